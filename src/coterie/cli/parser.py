@@ -7,7 +7,8 @@ from typing import Any, NoReturn, TypeAlias
 
 from coterie.cli.errors import UsageError
 
-Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
+# What `add_subparsers` returns; argparse gives it no public name.
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -1,0 +1,200 @@
+"""How ./coterie and ./check treat .venv, with an interpreter that only pretends to install."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from shutil import copy, copytree
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# Everything but making environments and installing is left to the real interpreter. In a made
+# environment, `python` is this script again.
+PRETENDER = """\
+#!/usr/bin/env bash
+case "$1 $2" in
+    "-m venv") mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+    "-m pip")
+        echo "${{*: -1}}" >>{home}/installed
+        [[ ! -e {home}/offline ]] || {{ echo "the network is down"; exit 1; }}
+        printf '#!/bin/sh\\necho "ran: $*"\\n' >"${{0%python}}coterie"
+        chmod +x "${{0%python}}coterie" ;;
+    *) exec {python} "$@" ;;
+esac
+"""
+
+BASE = ["flit_core", ".[fast]"]
+
+
+class Checkout:
+    """A copy of the wrappers, in a folder whose name is no easy one."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.root = home / "a check out"
+        self.root.mkdir()
+        copy(ROOT / "coterie", self.root)
+        copy(ROOT / "check", self.root)
+        copytree(ROOT / ".tools", self.root / ".tools")
+        (self.root / "pyproject.toml").write_text("a project")
+        (self.root / "constraints.txt").write_text("its pins")
+        self.python = self.program("pretender", PRETENDER.format(home=home, python=sys.executable))
+
+    def program(self, name: str, text: str) -> Path:
+        path = self.home / name
+        path.write_text(textwrap.dedent(text))
+        path.chmod(0o755)
+        return path
+
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self.root / command[0], *command[1:]],
+            env={**os.environ, "COTERIE_PYTHON": str(self.python), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *command: str, **environment: str) -> tuple[int, str, str]:
+        with self.start(*command, **environment) as process:
+            out, err = process.communicate()
+        return process.returncode, out, err
+
+    def installed(self) -> list[str]:
+        """What was installed since this was last asked."""
+        log = self.home / "installed"
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_the_first_use_installs_and_the_second_is_silent(checkout: Checkout) -> None:
+    status, out, err = checkout.run("coterie", "sim", "--seed", "7")
+    assert (status, out) == (0, "ran: sim --seed 7\n")
+    assert err == "coterie: preparing .venv (first use), which may take a minute\n"
+    assert checkout.installed() == BASE
+
+    assert checkout.run("coterie", "sim") == (0, "ran: sim\n", "")
+    assert checkout.installed() == []
+
+
+@pytest.mark.parametrize("source", ["pyproject.toml", "constraints.txt"])
+def test_a_changed_source_installs_again(checkout: Checkout, source: str) -> None:
+    checkout.run("coterie")
+    checkout.installed()
+
+    (checkout.root / source).write_text("changed")
+    assert checkout.run("coterie")[0] == 0
+    assert checkout.installed() == BASE
+
+
+def test_a_moved_checkout_gets_a_new_environment(checkout: Checkout) -> None:
+    checkout.run("coterie")
+    (checkout.root / ".venv" / "old").touch()
+    checkout.installed()
+
+    checkout.root = checkout.root.rename(checkout.home / "elsewhere")
+    assert checkout.run("coterie")[0] == 0
+    assert checkout.installed() == BASE
+    assert not (checkout.root / ".venv" / "old").exists()
+
+
+def test_an_extra_comes_with_its_first_command(checkout: Checkout) -> None:
+    checkout.run("coterie")
+    checkout.installed()
+
+    assert checkout.run("coterie", "bench", "order")[1] == "ran: bench order\n"
+    assert checkout.installed() == ["coterie[bench]"]
+    checkout.run("coterie", "bench")
+    checkout.run("coterie", "demo", "bench")
+    assert checkout.installed() == []
+
+
+def test_a_failed_installation_is_shown_and_done_again(checkout: Checkout) -> None:
+    (checkout.home / "offline").touch()
+    for _ in range(2):
+        status, _, err = checkout.run("coterie")
+        assert status == 1
+        assert "the network is down\ncoterie: could not prepare .venv" in err
+        assert checkout.installed() == BASE[:1]
+
+    (checkout.home / "offline").unlink()
+    assert checkout.run("coterie", "demo")[:2] == (0, "ran: demo\n")
+    assert checkout.installed() == BASE
+
+
+def test_two_first_uses_at_once_install_once(checkout: Checkout) -> None:
+    """The test holds the lock until both wait for it, so that they do meet."""
+    with (checkout.root / ".venv.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        processes = [checkout.start("coterie", word) for word in ("one", "two")]
+        for process in processes:
+            assert process.stderr is not None
+            assert "another run is preparing .venv" in process.stderr.readline()
+    endings = []
+    for process in processes:
+        with process:
+            endings.append((process.communicate()[0], process.returncode))
+    assert endings == [("ran: one\n", 0), ("ran: two\n", 0)]
+    assert checkout.installed() == BASE
+
+
+def test_a_shim_that_only_complains_is_passed_over(checkout: Checkout) -> None:
+    checkout.program("python3.13", "#!/bin/sh\necho 'pyenv: not found' >&2; exit 127")
+    checkout.python.rename(checkout.home / "python3.12")
+    path = f"{checkout.home}:{os.environ['PATH']}"
+    assert checkout.run("coterie", COTERIE_PYTHON="", PATH=path)[0] == 0
+    assert checkout.installed() == BASE
+
+
+@pytest.mark.parametrize(
+    ("python", "complaint"),
+    [
+        ("exit 1", "  {python}: "),
+        ("echo 'is version 3.9' >&2; exit 1", "  {python}: is version 3.9"),
+        (
+            # As on Debian without its python3-venv package.
+            f"""exec {sys.executable} -c "import sys; sys.modules['ensurepip'] = None; $3" """,
+            "  {python}: has no venv module; on Debian and Ubuntu: apt-get install python3-venv",
+        ),
+    ],
+    ids=["broken", "old", "without-venv"],
+)
+def test_an_unfit_interpreter_is_refused(checkout: Checkout, python: str, complaint: str) -> None:
+    unfit = checkout.program("unfit", f"#!/bin/sh\n{python}\n")
+    status, out, err = checkout.run("coterie", COTERIE_PYTHON=str(unfit))
+    assert (status, out) == (1, "")
+    assert err.startswith("coterie: needs Python 3.11 or newer")
+    assert err.endswith(complaint.format(python=unfit) + "\n")
+    assert not (checkout.root / ".venv").exists()
+
+
+def test_a_missing_interpreter_is_named(checkout: Checkout) -> None:
+    err = checkout.run("coterie", COTERIE_PYTHON="/nowhere/python")[2]
+    assert err.endswith("Tried:\n  /nowhere/python: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--fast"], "check: does not know '--fast'; ./check --help lists the options.\n"),
+        (
+            ["--quick", "--long"],
+            "check: takes one option at most, not 2; ./check --help lists the options.\n",
+        ),
+    ],
+)
+def test_check_refuses_options_before_it_installs(
+    checkout: Checkout, options: list[str], sentence: str
+) -> None:
+    assert checkout.run("check", *options) == (2, "", sentence)
+    assert checkout.installed() == []
