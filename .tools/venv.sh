@@ -59,8 +59,10 @@ except ImportError:
             python=$candidate
             return
         fi
+        # The first line says enough, without the name of whoever says it.
         problem=${problem%%$'\n'*}
-        tried+=$'\n'"  $candidate: ${problem##*"$candidate: "}"
+        problem=${problem##*"$candidate: "}
+        tried+=$'\n'"  $candidate: ${problem:-does not run}"
     done
     fail "needs Python 3.11 or newer with its venv module. Install one, or set COTERIE_PYTHON to \
 the path of one. Tried:$tried"

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,8 @@ from shutil import copy, copytree
 import pytest
 
 ROOT = Path(__file__).parent.parent
+
+REAL = shlex.quote(sys.executable)
 
 # Everything but making environments and installing is left to the real interpreter. In a made
 # environment, `python` is this script again.
@@ -23,7 +26,7 @@ case "$1 $2" in
         [[ ! -e {home}/offline ]] || {{ echo "the network is down"; exit 1; }}
         printf '#!/bin/sh\\necho "ran: $*"\\n' >"${{0%python}}coterie"
         chmod +x "${{0%python}}coterie" ;;
-    *) exec {python} "$@" ;;
+    *) exec {real} "$@" ;;
 esac
 """
 
@@ -42,7 +45,9 @@ class Checkout:
         copytree(ROOT / ".tools", self.root / ".tools")
         (self.root / "pyproject.toml").write_text("a project")
         (self.root / "constraints.txt").write_text("its pins")
-        self.python = self.program("pretender", PRETENDER.format(home=home, python=sys.executable))
+        self.python = self.program(
+            "pretender", PRETENDER.format(home=shlex.quote(str(home)), real=REAL)
+        )
 
     def program(self, name: str, text: str) -> Path:
         path = self.home / name
@@ -159,11 +164,11 @@ def test_a_shim_that_only_complains_is_passed_over(checkout: Checkout) -> None:
 @pytest.mark.parametrize(
     ("python", "complaint"),
     [
-        ("exit 1", "  {python}: "),
+        ("exit 1", "  {python}: does not run"),
         ("echo 'is version 3.9' >&2; exit 1", "  {python}: is version 3.9"),
         (
             # As on Debian without its python3-venv package.
-            f"""exec {sys.executable} -c "import sys; sys.modules['ensurepip'] = None; $3" """,
+            f"""exec {REAL} -c "import sys; sys.modules['ensurepip'] = None; $3" """,
             "  {python}: has no venv module; on Debian and Ubuntu: apt-get install python3-venv",
         ),
     ],
