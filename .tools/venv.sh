@@ -123,7 +123,7 @@ ensure() {
     (
         lock
         is_current base "$@" && exit
-        printf '%s: preparing .venv (%s), which may take a minute\n' "$program" "${*:-first use}" >&2
+        printf '%s: preparing .venv, which may take a minute\n' "$program" >&2
         venv_is_usable || make_venv
         for part in base "$@"; do
             is_current "$part" || install_part "$part"

@@ -85,7 +85,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_the_first_use_installs_and_the_second_is_silent(checkout: Checkout) -> None:
     status, out, err = checkout.run("coterie", "sim", "--seed", "7")
     assert (status, out) == (0, "ran: sim --seed 7\n")
-    assert err == "coterie: preparing .venv (first use), which may take a minute\n"
+    assert err == "coterie: preparing .venv, which may take a minute\n"
     assert checkout.installed() == BASE
 
     assert checkout.run("coterie", "sim") == (0, "ran: sim\n", "")
