@@ -1,0 +1,146 @@
+"""The rules of extended virtual synchrony, **transis** slides 20 to 23."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.checking.history import Violation, message_of
+from coterie.kernel.records import Delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coterie.checking.history import Era, History, Life
+    from coterie.kernel.records import Delivered
+    from coterie.kernel.views import Member
+
+
+def safe_delivery(history: History) -> Iterator[Violation]:
+    """Slide 20: a safe message is delivered by every process of its configuration or none.
+
+    In the regular view that is every member of the view, in the transitional part every member
+    that comes along; a process that crashes in the view is excused. What comes after a hole is
+    marked and carries no such promise.
+    """
+    by_view = {
+        view: {life.member: (life, era, set(era.messages())) for life, era in eras}
+        for view, eras in history.by_view().items()
+    }
+    for view, eras in by_view.items():
+        for life, era, _ in eras.values():
+            for record in era.delivered:
+                if record.safe:
+                    for other in _bound_by(record, era):
+                        yield from _check_safe(history, life, record, other, eras.get(other))
+        del view
+
+
+def _bound_by(record: Delivered, era: Era) -> tuple[Member, ...]:
+    """Give the members that a safe delivery binds."""
+    if record.delivery is Delivery.REGULAR:
+        return era.installed.members
+    if record.delivery is Delivery.TRANSITIONAL and era.transitional:
+        return era.transitional[0][1].members
+    return ()
+
+
+def _check_safe(
+    history: History,
+    life: Life,
+    record: Delivered,
+    other: Member,
+    found: tuple[Life, Era, set[tuple[str, int, int, int, int]]] | None,
+) -> Iterator[Violation]:
+    if found is None:
+        # To be counted on, it must have been in the view, unless its record is lost with it.
+        if other in history.lives and not history.lives[other].has_ended:
+            yield Violation(
+                "safe delivery",
+                f"{life.member} delivered {record.sender}:{record.first} as safe in {record.view}, "
+                f"which {other} never installed",
+            )
+        return
+    other_life, other_era, delivered = found
+    if message_of(record) in delivered or other_era.successor is None:
+        # Whoever is still in the view may deliver it yet; liveness is checked elsewhere.
+        return
+    yield Violation(
+        "safe delivery",
+        f"{life.member} delivered {record.sender}:{record.first} as safe in {record.view} "
+        f"({record.delivery.name.lower()}), and {other_life.member} went on without it",
+    )
+
+
+def transitional_set(history: History) -> Iterator[Violation]:
+    """Slide 21: those who came along are exactly those who went from the one view to the other."""
+    for (first, second), went in history.together().items():
+        members = {life.member for life, _ in went}
+        for life, era in went:
+            successor = era.successor
+            assert successor is not None
+            claimed = set(successor.transitional)
+            both = set(era.installed.members) & set(successor.members)
+            if not members <= claimed or not claimed <= both:
+                yield Violation(
+                    "transitional set",
+                    f"{life.member} went from {first} to {second} with "
+                    f"{sorted(map(str, claimed))}; {sorted(map(str, members))} did",
+                )
+    for life, era in history.eras():
+        for other in era.installed.transitional:
+            other_era = history.lives[other].era_of(era.view) if other in history.lives else None
+            if other_era is not None and other_era.installed.previous != era.installed.previous:
+                yield Violation(
+                    "transitional set",
+                    f"{other} is said to come to {era.view} with {life.member}, but came from "
+                    f"{other_era.installed.previous}",
+                )
+
+
+def transitional_view(history: History) -> Iterator[Violation]:
+    """Slide 21: one transitional view stands before each regular one and divides the old view."""
+    for life, era in history.eras():
+        successor = era.successor
+        if successor is None:
+            continue
+        if len(era.transitional) != 1:
+            yield Violation(
+                "transitional view",
+                f"{life.member} left {era.view} with {len(era.transitional)} transitional views",
+            )
+            continue
+        before, record = era.transitional[0]
+        if record.members != successor.transitional:
+            yield Violation(
+                "transitional view",
+                f"{life.member} left {era.view} with {len(record.members)} members, but "
+                f"{len(successor.transitional)} came along",
+            )
+        for place, delivered in enumerate(era.delivered):
+            if (delivered.delivery is Delivery.REGULAR) != (place < before):
+                yield Violation(
+                    "transitional view",
+                    f"{life.member} delivered {delivered.sender}:{delivered.first} in {era.view} "
+                    f"as {delivered.delivery.name.lower()} on the wrong side",
+                )
+
+
+def transitional_agreement(history: History) -> Iterator[Violation]:
+    """Slide 23: who goes on together delivers the same in the transitional view in between."""
+    for (first, second), went in history.together().items():
+        expected = _transitional_part(went[0][1])
+        for life, era in went[1:]:
+            if _transitional_part(era) != expected:
+                yield Violation(
+                    "transitional agreement",
+                    f"{went[0][0].member} and {life.member} went from {first} to {second} but "
+                    "placed the transitional view differently",
+                )
+
+
+def _transitional_part(era: Era) -> list[tuple[object, ...]]:
+    return [
+        (*message_of(record), record.delivery)
+        for record in era.delivered
+        if record.delivery is not Delivery.REGULAR
+    ]

@@ -1,0 +1,75 @@
+"""Casts that wait to be sent, packed into packets in order.
+
+The backlog is where packing happens: everything cast since the last send leaves together, up to
+the packet size. It is also where flow control reaches the caller: at its limit a cast is refused
+instead of kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from coterie.kernel.errors import BacklogFull, PayloadTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coterie.kernel.layers import Context
+
+
+class Backlog:
+    """A bounded queue of casts of one replica."""
+
+    __slots__ = ("_casts", "_context", "bytes")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._casts: deque[tuple[bool, int, Sequence[bytes]]] = deque()
+        self.bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._casts)
+
+    def add(self, payloads: Sequence[bytes], *, safe: bool) -> int:
+        """Queue messages and number them; give the number of the first."""
+        settings = self._context.settings
+        size = 0
+        for payload in payloads:
+            if len(payload) > settings.payload_bytes_max:
+                raise PayloadTooLarge(
+                    f"a message of {len(payload)} bytes is over the limit of "
+                    f"{settings.payload_bytes_max} (payload_bytes_max): send it in parts"
+                )
+            size += len(payload)
+        if self._casts and self.bytes + size > settings.backlog_bytes:
+            raise BacklogFull(
+                f"{self.bytes} bytes wait to be sent already (backlog_bytes is "
+                f"{settings.backlog_bytes}): wait for deliveries, then cast again"
+            )
+        first = self._context.number_messages(len(payloads))
+        if payloads:
+            self._casts.append((safe, first, payloads))
+            self.bytes += size
+        return first
+
+    def take_packet(self) -> tuple[bool, int, list[bytes]]:
+        """Take the next packet's worth of messages with one service: (safe, first, payloads)."""
+        room = self._context.settings.packet_bytes_max
+        safe, first, payloads = self._casts[0]
+        packet: list[bytes] = []
+        while self._casts and self._casts[0][0] == safe:
+            _, number, payloads = self._casts[0]
+            taken = 0
+            for payload in payloads:
+                if len(payload) > room and packet:
+                    break
+                packet.append(payload)
+                room -= len(payload)
+                taken += 1
+            if taken < len(payloads):
+                self._casts[0] = (safe, number + taken, payloads[taken:])
+                break
+            self._casts.popleft()
+        self.bytes -= sum(map(len, packet))
+        return safe, first, packet

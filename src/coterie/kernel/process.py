@@ -1,0 +1,237 @@
+"""A process: the replicas it hosts, its failure detector, and the turn.
+
+Everything happens in turns. The driver hands in what has arrived, the process answers with
+`Effects`, and the driver carries them out in the written order. A process hosts replicas of many
+groups; connections, failure detection and frames are shared by all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from coterie.kernel.clock import Duration, Instant
+from coterie.kernel.errors import BadMessage
+from coterie.kernel.timers import Timers
+from coterie.kernel.views import Member
+from coterie.kernel.wire import Frame, Heartbeat, Outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from coterie.kernel.records import Record
+    from coterie.kernel.replica import Replica
+    from coterie.kernel.settings import Settings
+    from coterie.kernel.views import ReplicaId
+
+
+class Effects:
+    """What the driver must do after a turn, in this order.
+
+    Store the records first: no frame may leave before what it promises is written down.
+    """
+
+    __slots__ = ("frames", "records")
+
+    def __init__(self, records: list[Record], frames: list[tuple[ReplicaId, bytes]]) -> None:
+        self.records = records
+        self.frames = frames
+
+
+class Detector(Protocol):
+    """What a process needs of a failure detector (`coterie.membership.detector`)."""
+
+    def start(self, now: Instant) -> None:
+        """Begin to watch."""
+
+    def heard(self, peer: ReplicaId, incarnation: int, now: Instant) -> bool:
+        """Take any frame of a peer as a sign of life; False if it is from an earlier life."""
+
+    def heartbeat(self, peer: ReplicaId, heartbeat: Heartbeat, now: Instant) -> None:
+        """Take what a peer says about whom it hears."""
+
+    def refused(self, peer: ReplicaId) -> None:
+        """Learn that the peer's machine answers but the process is not there."""
+
+    def tick(self, now: Instant) -> Heartbeat:
+        """Look for silent peers, and give the heartbeat to send."""
+
+    def changes(self) -> tuple[bool, list[ReplicaId]]:
+        """Say whether anything changed since the last call, and who was seen to restart."""
+
+    def reaches(self, peer: ReplicaId) -> bool:
+        """Say whether a peer is heard and hears us."""
+
+    def in_touch(self, one: ReplicaId, other: ReplicaId) -> bool:
+        """Say whether two processes hear each other, as far as known."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Process:
+    """The turn, around all replicas of one process."""
+
+    def __init__(
+        self,
+        *,
+        id: ReplicaId,  # noqa: A002 -- the word of the glossary
+        incarnation: int,
+        peers: Sequence[ReplicaId],
+        detector: Detector,
+        settings: Settings,
+    ) -> None:
+        self.id = id
+        self.incarnation = incarnation
+        self.peers = tuple(sorted(peer for peer in peers if peer != id))
+        self.settings = settings
+        self.detector = detector
+        self.counters: dict[str, int] = {}
+        self.replicas: dict[str, Replica] = {}
+        self._timers = Timers()
+        self._outbox = Outbox()
+        self._records: list[Record] = []
+        self._now = Instant(0)
+        self._driver_now = 0
+        self._set_back = 0
+        self._heartbeat: Heartbeat | None = None
+        self._started = False
+        self._waiting_to_start: list[Replica] = []
+
+    # ---- what drivers call
+
+    def host(self, replica: Replica) -> None:
+        """Host a replica from the next turn on."""
+        self.replicas[replica.context.group] = replica
+        self._waiting_to_start.append(replica)
+
+    def turn(
+        self,
+        now: int,
+        frames: Sequence[Frame] = (),
+        calls: Sequence[Callable[[], None]] = (),
+        refused: Sequence[ReplicaId] = (),
+    ) -> Effects:
+        """Take what has arrived, fire due timers, run *calls*, and give the effects.
+
+        *calls* are requests to replicas (casts, leaves) made by the driver's users.
+        """
+        if now < self._driver_now:
+            # The driver's clock was set back. Time goes on from here all the same, or every
+            # time-out of this process would wait until the clock has caught up.
+            self._set_back += self._driver_now - now
+        self._driver_now = now
+        self._now = now_here = Instant(now + self._set_back)
+        if not self._started:
+            self._started = True
+            self.detector.start(now_here)
+            self._beat()
+        for replica in self._waiting_to_start:
+            replica.bottom.start()
+        self._waiting_to_start.clear()
+        for frame in frames:
+            self._receive(frame)
+        for peer in refused:
+            self.detector.refused(peer)
+        self._timers.fire_due(now_here)
+        for call in calls:
+            call()
+        changed, restarted = self.detector.changes()
+        if changed:
+            for replica in self.replicas.values():
+                replica.bottom.reachability_changed(restarted)
+        for replica in self.replicas.values():
+            replica.finish_turn()
+        return self._take_effects()
+
+    def next_deadline(self) -> int | None:
+        """Give the moment, on the driver's clock, at which a turn is due if nothing arrives."""
+        if self._waiting_to_start or not self._started:
+            return self._driver_now
+        deadline = self._timers.next_deadline()
+        return None if deadline is None else deadline - self._set_back
+
+    # ---- what replicas call through their context
+
+    @property
+    def now(self) -> Instant:
+        """The time of the running turn."""
+        return self._now
+
+    def send(
+        self,
+        destinations: Sequence[ReplicaId],
+        group: str,
+        incarnation: int,
+        message: msgspec.Struct,
+    ) -> None:
+        """Put a message into the outbox, encoded once for all destinations."""
+        self._outbox.add(destinations, group, incarnation, _encoder.encode(message))
+
+    def reaches(self, replica: ReplicaId) -> bool:
+        """Say whether a process is heard and hears us."""
+        return self.detector.reaches(replica)
+
+    def in_touch(self, one: ReplicaId, other: ReplicaId) -> bool:
+        """Say whether two processes hear each other."""
+        return self.detector.in_touch(one, other)
+
+    def set_timer(self, name: tuple[str, ...], wait: Duration, fire: Callable[[], None]) -> None:
+        """Set a timer of this process."""
+        self._timers.set(name, Instant(self._now + wait), fire)
+
+    def timer_is_set(self, name: tuple[str, ...]) -> bool:
+        """Say whether a timer is waiting."""
+        return self._timers.is_set(name)
+
+    def cancel_timer(self, name: tuple[str, ...]) -> None:
+        """Forget a timer."""
+        self._timers.cancel(name)
+
+    def report(self, record: Record) -> None:
+        """Add a record to the effects of the turn."""
+        self._records.append(record)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of this process."""
+        self.counters[name] = self.counters.get(name, 0) + amount
+
+    # ---- inside
+
+    def _receive(self, frame: Frame) -> None:
+        """Hand the envelopes of a frame to their groups; drop what makes no sense."""
+        sender = frame.process
+        if sender == self.id or sender not in self.peers:
+            self.count("process.frames_from_strangers")
+            return
+        if not self.detector.heard(sender, frame.incarnation, self._now):
+            self.count("process.frames_from_earlier_lives")
+            return
+        if frame.heartbeat is not None:
+            self.detector.heartbeat(sender, frame.heartbeat, self._now)
+        for envelope in frame.envelopes:
+            replica = self.replicas.get(envelope.group)
+            if replica is None:
+                self.count("process.messages_for_unknown_group", len(envelope.messages))
+                continue
+            try:
+                replica.receive(Member(sender, envelope.incarnation), envelope.messages)
+            except (msgspec.DecodeError, BadMessage):
+                self.count("process.messages_malformed")
+
+    def _beat(self) -> None:
+        self._heartbeat = self.detector.tick(self._now)
+        self.set_timer(("process", "beat"), self.settings.heartbeat_interval, self._beat)
+
+    def _take_effects(self) -> Effects:
+        heartbeat, self._heartbeat = self._heartbeat, None
+        frames = self._outbox.frames(
+            self.id,
+            self.incarnation,
+            heartbeat,
+            self.peers if heartbeat is not None else (),
+            frame_bytes_max=self.settings.frame_bytes_max,
+        )
+        records, self._records = self._records, []
+        return Effects(records, frames)

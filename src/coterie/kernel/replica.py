@@ -1,0 +1,145 @@
+"""One replica of one group: a stack of layers with an application on top."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from coterie.kernel.records import Delivered, TransitionalInstalled
+from coterie.kernel.errors import BadMessage
+from coterie.kernel.layers import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import msgspec
+
+    from coterie.kernel.layers import Application, Batch, Context, Ending, Side
+    from coterie.kernel.views import Member, View, ViewId
+
+
+class Bottom(Protocol):
+    """What the lowest layer of a stack offers to the process around it."""
+
+    has_left: bool
+
+    def start(self) -> None:
+        """Begin the replica's life; called inside its first turn."""
+
+    def decode(self, message: msgspec.Raw) -> msgspec.Struct:
+        """Read a message of this layer; raise `msgspec.DecodeError` if it is none."""
+
+    def receive(self, sender: Member, message: msgspec.Struct) -> None:
+        """Take one message."""
+
+    def reachability_changed(self, restarted: Sequence[str]) -> None:
+        """Learn that the failure detector changed its mind, and which processes are new."""
+
+
+class Top(Layer):
+    """The end of every stack: records deliveries and hands them to the application.
+
+    Also answers, for stacks in which no layer above VSYNC cares, the questions VSYNC asks.
+    """
+
+    name = "TOP"
+
+    def __init__(self, context: Context, application: Application) -> None:
+        super().__init__(context)
+        self.application = application
+
+    def parse(self, header: bytes) -> object:
+        if header:
+            raise BadMessage("a header that no layer of this stack put there")
+        return None
+
+    def deliver(self, batches: list[Batch]) -> None:
+        context = self.context
+        if context.recording:
+            now = context.now
+            for batch in batches:
+                context.report(
+                    Delivered(
+                        group=context.group,
+                        member=context.me,
+                        at=now,
+                        view=batch.view,
+                        sender=batch.sender,
+                        first=batch.first,
+                        count=len(batch.payloads),
+                        number=batch.number,
+                        safe=batch.safe,
+                        delivery=batch.delivery,
+                        digest=batch.digest,
+                    )
+                )
+        self.application.deliver(batches)
+
+    def stability_rose(self) -> None:
+        pass
+
+    def receive_direct(self, sender: Member, body: bytes) -> None:  # noqa: ARG002
+        raise BadMessage("a direct message that no layer of this stack sends")
+
+    def flush_value(self) -> bytes:
+        return b""
+
+    def end_view(self, ending: Ending) -> None:
+        # No layer below has an order in which the transitional view would have a place.
+        self.transitional(ending.view, ending.transitional)
+
+    def transitional(self, view: ViewId, members: tuple[Member, ...]) -> None:
+        context = self.context
+        context.report(
+            TransitionalInstalled(
+                group=context.group, member=context.me, at=context.now, view=view, members=members
+            )
+        )
+        self.application.transitional(view, members)
+
+    def view(self, view: View) -> None:
+        self.application.view(view)
+
+    def alive_value(self) -> bytes:
+        return b""
+
+    def proposes_merge(self, ours: Side, theirs: Side) -> bool | None:
+        # The larger side proposes, so that a returning member does not take the first rank (and
+        # with it the sequencer) from a group at work.
+        if len(ours.members) != len(theirs.members):
+            return len(ours.members) > len(theirs.members)
+        return ours.contact < theirs.contact
+
+
+class Replica:
+    """A built stack. `layers` are top first, as they are written."""
+
+    def __init__(
+        self, context: Context, layers: Sequence[Layer], bottom: Bottom, application: Application
+    ) -> None:
+        self.context = context
+        self.layers = tuple(layers)
+        self.bottom = bottom
+        self.application = application
+        order: list[Layer] = [Top(context, application), *layers]
+        for upper, lower in zip(order, order[1:], strict=False):
+            upper.below = lower
+            lower.above = upper
+
+    def cast(self, payloads: Sequence[bytes], *, safe: bool = False) -> int:
+        """Multicast messages; see `Layer.cast`."""
+        return self.layers[0].cast(payloads, safe=safe)
+
+    def leave(self) -> None:
+        """Leave the group in good order."""
+        self.layers[0].leave()
+
+    def receive(self, sender: Member, messages: Sequence[msgspec.Raw]) -> None:
+        """Take the messages of one envelope."""
+        bottom = self.bottom
+        for raw in messages:
+            bottom.receive(sender, bottom.decode(raw))
+
+    def finish_turn(self) -> None:
+        """Let every layer send what gathered up."""
+        for layer in self.layers:
+            layer.finish_turn()

@@ -1,0 +1,376 @@
+"""VSYNC: partitionable virtual synchrony with extended virtual synchrony's transitional sets.
+
+**objects** section 3.3, **transis** slides 17-23. The layer is three parts around one state:
+
+- `Multicast`: reliable, first-in-first-out multicast in the current view;
+- `ViewChange`: from one view to the next, in three steps: all stop (propose, flush), all who come
+  from one view get the same packets (cut, ready), all go on (install);
+- `Discovery`: views that find each other merge (alive, merge request).
+
+It promises properties 3.3.1-3.3.6 of **objects**: a view is installed only by members that
+agreed to it; ids rise along every member's life; members that go from one view to the next
+together have delivered the same messages in between. It never blocks: a member that nobody
+answers installs a view of itself. It does not promise that only one view exists.
+
+Departures from the papers, and why, are in `docs/papers.md`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coterie.kernel.backlog import Backlog
+from coterie.kernel.layers import Ending, Layer, Service
+from coterie.kernel.records import Sent, Started, Stopped, ViewInstalled, ViewProposed
+from coterie.kernel.views import NO_VIEW, Member, View, ViewId
+from coterie.membership.change import ViewChange
+from coterie.membership.discovery import Discovery
+from coterie.membership.messages import (
+    Ack,
+    Alive,
+    Cut,
+    Data,
+    Direct,
+    Flush,
+    Install,
+    Leave,
+    MergeRequest,
+    Nak,
+    Propose,
+    Ready,
+    Refuse,
+    Repair,
+    VsyncMessage,
+)
+from coterie.membership.multicast import Multicast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coterie.kernel.layers import Context
+
+_decoder: msgspec.msgpack.Decoder[VsyncMessage] = msgspec.msgpack.Decoder(VsyncMessage)
+
+_MULTICAST_TIMERS = ("ack", "repair", "advertise")
+
+
+class Vsync(Layer):
+    """The bottom layer of every group-communication stack."""
+
+    name = "VSYNC"
+    gives = frozenset({Service.VIEWS, Service.RELIABLE_FIFO, Service.STABILITY})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.me = context.me
+        self.configuration = context.configuration
+        self.highest = 0
+        """The highest view number seen anywhere in the group."""
+        self.departed: set[Member] = set()
+        """Members of the current view known to be in no view with us any more."""
+        self.has_left = False
+        self.stack = "VSYNC"
+        self.change = ViewChange(self)
+        self.discovery = Discovery(self)
+        self.current = View(NO_VIEW, (self.me,), (NO_VIEW,), (b"",), self.configuration)
+        self.multicast = Multicast(context, NO_VIEW, (self.me,))
+        self._backlog = Backlog(context)
+        self._early: list[tuple[Member, VsyncMessage]] = []
+        self._must_consider = False
+        self._leave_deadline = 0
+
+    # ---- the replica's life
+
+    def start(self) -> None:
+        """Begin with a view of ourselves alone."""
+        context = self.context
+        context.report(
+            Started(
+                group=context.group,
+                member=self.me,
+                at=context.now,
+                stack=self.stack,
+                configuration=self.configuration,
+            )
+        )
+        alone = ViewId(1, self.me.id, self.me.incarnation)
+        self.report_proposal(alone, (self.me,))
+        self._enter(View(alone, (self.me,), (NO_VIEW,), (b"",), self.configuration))
+        self.discovery.start()
+
+    def leave(self) -> None:
+        """Leave in good order: once what we sent is stable, or after a while in any case."""
+        if self._leave_deadline == 0:
+            self._leave_deadline = self.context.now + self.context.settings.proposer_patience
+            self._try_to_leave()
+
+    def _try_to_leave(self) -> None:
+        multicast = self.multicast
+        unstable = multicast.stable[multicast.rank] < multicast.received[multicast.rank]
+        if (unstable or self._backlog) and self.context.now < self._leave_deadline:
+            wait = self.context.settings.ack_delay
+            self.context.set_timer("leave", wait, self._try_to_leave)
+            return
+        self.send(multicast.others, Leave(self.current.id))
+        self.has_left = True
+        self.multicast.is_frozen = True
+        self.context.report(Stopped(group=self.context.group, member=self.me, at=self.context.now))
+
+    # ---- downwards
+
+    def cast(self, payloads: Sequence[bytes], *, safe: bool = False) -> int:
+        # Without an order there is no safe delivery; VSYNC alone delivers as things arrive.
+        del safe
+        return self._backlog.add(payloads, safe=False)
+
+    @property
+    def can_cast(self) -> bool:
+        return not self.multicast.is_frozen and self.multicast.has_room
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.multicast.is_frozen
+
+    def cast_packet(
+        self, header: bytes, first: int, payloads: list[bytes], *, safe: bool, urgent: bool
+    ) -> None:
+        batch = self.multicast.send(
+            first, header, self.above.parse(header), payloads, urgent=urgent
+        )
+        context = self.context
+        if context.recording and payloads:
+            context.report(
+                Sent(
+                    group=context.group,
+                    member=self.me,
+                    at=context.now,
+                    view=self.current.id,
+                    first=first,
+                    count=len(payloads),
+                    safe=safe,
+                    digest=batch.digest,
+                )
+            )
+        self.above.deliver([batch])
+
+    def send_direct(self, member: Member, body: bytes) -> None:
+        if not self.multicast.is_frozen:
+            self.send([member.id], Direct(self.current.id, body))
+
+    @property
+    def stable(self) -> Sequence[int]:
+        return self.multicast.stable
+
+    @property
+    def received(self) -> Sequence[int]:
+        return self.multicast.received
+
+    def missing(self) -> list[tuple[int, int, int]]:
+        return self.multicast.missing()
+
+    def learn_sent(self, sent: Sequence[int]) -> None:
+        self.multicast.learn_sent(sent)
+
+    def repair(self, rank: int, first: int, last: int) -> bool:
+        origin = self.current.members[rank].id
+        everyone_else = [id for id in self.multicast.others if id != origin]
+        return self.multicast.repair(everyone_else, rank, first, last)
+
+    def carry_repairs(self) -> None:
+        self.multicast.repairs_itself = False
+
+    def finish_turn(self) -> None:
+        if self.has_left:
+            return
+        while self._backlog and self.can_cast:
+            _, first, payloads = self._backlog.take_packet()
+            self.cast_packet(b"", first, payloads, safe=False, urgent=False)
+        if self._must_consider:
+            self._must_consider = False
+            self.change.consider()
+        self.multicast.send_acks()
+
+    # ---- upwards
+
+    def decode(self, message: msgspec.Raw) -> VsyncMessage:
+        """Read one message of this layer."""
+        return _decoder.decode(message)
+
+    def receive(self, sender: Member, message: msgspec.Struct) -> None:  # noqa: C901, PLR0912 -- a dispatch table
+        """Take one message."""
+        if self.has_left:
+            return
+        match message:
+            case Data() | Repair() | Ack() | Nak() | Direct():
+                self._receive_in_view(sender, message)
+            case Alive():
+                self.discovery.on_alive(sender, message)
+            case MergeRequest():
+                self.discovery.on_merge_request(sender, message)
+            case Propose():
+                self.change.on_propose(sender, message)
+            case Refuse():
+                self.change.on_refuse(sender, message)
+            case Flush():
+                self.change.on_flush(sender, message)
+            case Cut():
+                self.change.on_cut(sender, message)
+            case Ready():
+                self.change.on_ready(sender, message)
+            case Install():
+                self.change.on_install(sender, message)
+            case Leave():
+                self.note_departed([sender])
+
+    def _receive_in_view(self, sender: Member, message: Data | Repair | Ack | Nak | Direct) -> None:
+        if message.view != self.current.id:
+            self._keep_for_later(sender, message)
+            return
+        if sender not in self.current.members:
+            self.context.count("vsync.from_outside_the_view")
+            return
+        multicast = self.multicast
+        rank = self.current.rank(sender)
+        match message:
+            case Data(received=received, is_urgent=is_urgent):
+                self._take_packet(rank, message)
+                if is_urgent:
+                    multicast.is_urgent = True
+                if multicast.on_received_vector(rank, received):
+                    self.above.stability_rose()
+            case Repair():
+                self._take_packet(message.rank, message)
+            case Ack(received=received, wants_answer=wants_answer):
+                if wants_answer:
+                    multicast.answer(sender.id)
+                if multicast.on_received_vector(rank, received):
+                    self.above.stability_rose()
+            case Nak(wanted=wanted):
+                for wanted_rank, first, last in wanted[: self.context.settings.repair_packets_max]:
+                    multicast.repair([sender.id], wanted_rank, first, last)
+            case Direct(body=body):
+                if not multicast.is_frozen:
+                    self.above.receive_direct(sender, body)
+
+    def _take_packet(self, rank: int, packet: Data | Repair) -> None:
+        multicast = self.multicast
+        if not 0 <= rank < len(self.current.members) or rank == multicast.rank:
+            self.context.count("vsync.bad_packets")
+            return
+        parsed = self.above.parse(packet.header)
+        multicast.take(rank, packet.number, packet.first, packet.header, parsed, packet.payloads)
+        if multicast.is_frozen:
+            self.change.packets_arrived()
+            return
+        batches = multicast.pass_up()
+        if batches:
+            self.above.deliver(batches)
+
+    def _keep_for_later(self, sender: Member, message: Data | Repair | Ack | Nak | Direct) -> None:
+        """Keep messages of the view we are about to install; others may be there already."""
+        room = len(self._early) < self.context.settings.early_packets_max
+        if self.change.is_changing and message.view == self.change.promised and room:
+            self._early.append((sender, message))
+        else:
+            self.context.count("vsync.of_another_view")
+
+    def reachability_changed(self, restarted: Sequence[str]) -> None:
+        """Look at the view again when the failure detector changed its mind."""
+        self.note_departed([member for member in self.current.members if member.id in restarted])
+        self.discovery.greet_new()
+        self._must_consider = True
+
+    # ---- what the parts share
+
+    def send(self, replicas: Sequence[str], message: VsyncMessage) -> None:
+        """Send to other replicas of the group."""
+        if replicas:
+            self.context.send(replicas, message)
+
+    def consider_soon(self) -> None:
+        """Look at the end of this turn whether the view must change."""
+        self._must_consider = True
+
+    def note_departed(self, members: Sequence[Member]) -> None:
+        """Learn that members of our view are not in it any more."""
+        for member in members:
+            if member != self.me and member in self.current.members:
+                self.departed.add(member)
+                self._must_consider = True
+
+    def note_number(self, view: ViewId) -> None:
+        """Learn of a view number, so that the next one proposed here is higher."""
+        self.highest = max(self.highest, view.number)
+
+    def is_with_us(self, member: Member) -> bool:
+        """Say whether a member of the current view still seems to be in it."""
+        if member == self.me:
+            return True
+        return member not in self.departed and self.context.reaches(member.id)
+
+    def freeze(self) -> None:
+        """Stop in the current view, for good."""
+        self.multicast.is_frozen = True
+
+    def report_proposal(self, view: ViewId, members: tuple[Member, ...]) -> None:
+        """Put on record that we proposed a view."""
+        context = self.context
+        context.report(
+            ViewProposed(
+                group=context.group,
+                member=self.me,
+                at=context.now,
+                view=view,
+                members=members,
+                after=self.current.id,
+            )
+        )
+
+    def install(self, message: Install) -> None:
+        """Deliver what is left of the old view, then go on in the new one."""
+        rest = self.multicast.pass_up(limit=message.cut)
+        if rest:
+            self.above.deliver(rest)
+        view = View(
+            message.view,
+            message.members,
+            message.previous,
+            message.values,
+            message.configuration,
+        )
+        transitional = view.came_along(self.me)
+        values = {member: view.values[view.rank(member)] for member in transitional}
+        self.above.end_view(Ending(self.current.id, transitional, message.stable, values))
+        self._enter(view)
+        early, self._early = self._early, []
+        for sender, kept in early:
+            self.receive(sender, kept)
+
+    def _enter(self, view: View) -> None:
+        context = self.context
+        previous = self.current.id
+        self.current = view
+        self.configuration = view.configuration
+        self.note_number(view.id)
+        self.departed.clear()
+        for timer in _MULTICAST_TIMERS:
+            context.cancel_timer(timer)
+        repairs_itself = self.multicast.repairs_itself
+        self.multicast = Multicast(context, view.id, view.members)
+        self.multicast.repairs_itself = repairs_itself
+        context.count("vsync.views")
+        context.report(
+            ViewInstalled(
+                group=context.group,
+                member=self.me,
+                at=context.now,
+                view=view.id,
+                members=view.members,
+                previous=previous,
+                transitional=view.came_along(self.me),
+            )
+        )
+        self._must_consider = True
+        self.above.view(view)

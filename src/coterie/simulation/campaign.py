@@ -1,0 +1,167 @@
+"""Random runs: a safety phase in which anything may fail, then healing and a liveness phase.
+
+A run is a pure function of its options and its seed. It fails if a promise was broken at any
+time, or if the group does not come together and answer after everything has been healed.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coterie.checking.history import Violation
+from coterie.kernel.clock import Duration, milliseconds, seconds
+from coterie.simulation.faults import FAULTS, Nemesis
+from coterie.simulation.simulation import SIMULATED_SETTINGS, Simulation
+from coterie.stacks import LAYERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from coterie.kernel.layers import Layer
+    from coterie.simulation.group import Group
+
+ALL_FAULTS = tuple(FAULTS)
+
+_NAMES = "abcdefghijklmnopqrstuvwxyz"
+REPLICAS_MAX = len(_NAMES)
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What all runs of a campaign have in common."""
+
+    stack: str = "DYNSEQ:VSYNC"
+    replicas: int = 5
+    duration: Duration = seconds(60)
+    """How long the safety phase lasts, in simulated time."""
+    faults: tuple[str, ...] = ALL_FAULTS
+    converge_within: Duration = seconds(30)
+    """How long the liveness phase may last."""
+    cast_interval: Duration = milliseconds(150)
+    """The mean time between two casts of one replica; some runs are busier, some calmer."""
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """What came of one seed."""
+
+    seed: int
+    violations: list[str] = []
+    faults: dict[str, int] = {}
+    simulated: int = 0
+    views: int = 0
+    deliveries: int = 0
+    frames: int = 0
+    events: int = 0
+    converged_after: int = 0
+    counters: dict[str, int] = {}
+    digest: int = 0
+
+
+class _Workload:
+    """Every replica casts now and then, alone or in bursts, agreed or safe."""
+
+    def __init__(self, group: Group, random: Random, interval: Duration) -> None:
+        self._group = group
+        self._random = random
+        self._interval = interval * random.choice([0.3, 1.0, 3.0])
+        self._is_active = True
+        self._serial = 0
+
+    def start(self) -> None:
+        for id in self._group.hosts:
+            self._later(id)
+
+    def stop(self) -> None:
+        self._is_active = False
+
+    def _later(self, id: str) -> None:
+        wait = int(self._random.expovariate(1 / self._interval))
+        self._group.simulation.at(wait, self._cast, id)
+
+    def _cast(self, id: str) -> None:
+        if not self._is_active:
+            return
+        random = self._random
+        count = 1 if random.random() < 0.8 else random.randrange(2, 30)  # noqa: PLR2004
+        safe = random.random() < 0.3  # noqa: PLR2004
+        self._serial += 1
+        self._group[id].cast(*(b"%d/%d" % (self._serial, n) for n in range(count)), safe=safe)
+        self._later(id)
+
+
+def run_seed(
+    seed: int,
+    options: RunOptions = RunOptions(),
+    *,
+    layers: Mapping[str, type[Layer]] = LAYERS,
+    trace: Callable[[str], None] | None = None,
+) -> Run:
+    """Run one seed. *layers* lets tests put in broken variants of layers."""
+    simulation = Simulation(
+        seed=seed, stack=options.stack, settings=SIMULATED_SETTINGS, layers=layers
+    )
+    simulation.trace = trace
+    group = simulation.group(*_NAMES[: options.replicas])
+    random = Random(f"{seed}/campaign")  # noqa: S311 -- reproducible on purpose
+    nemesis = Nemesis(group, random, options.faults)
+    workload = _Workload(group, random, options.cast_interval)
+    run = Run(seed=seed)
+    try:
+        workload.start()
+        nemesis.start()
+        simulation.run(options.duration)
+        workload.stop()
+        nemesis.stop()
+        run.violations += _converge(group, options, run)
+    except AssertionError as error:
+        run.violations.append(f"assertion: {error}")
+    run.violations += [str(violation) for violation in group.violations()]
+    run.faults = nemesis.counts
+    run.simulated = simulation.now
+    run.events = simulation.events
+    run.frames = simulation.network.frames
+    run.digest = simulation.digest
+    for life in group.history.lives.values():
+        run.views += len(life.eras)
+        run.deliveries += sum(record.count for era in life.eras for record in era.delivered)
+    for host in group.hosts.values():
+        if host.replica is not None and host.process is not None:
+            for counters in (host.replica.context.counters, host.process.counters):
+                for name, count in counters.items():
+                    run.counters[name] = run.counters.get(name, 0) + count
+    return run
+
+
+def _converge(group: Group, options: RunOptions, run: Run) -> list[str]:
+    """Heal everything; then all must be in one view and hear from each other."""
+    simulation = group.simulation
+    simulation.note("everything is healed")
+    group.heal()
+    for host in group.hosts.values():
+        host.slowness = 0
+        host.set_drift(1.0)
+        host.resume()
+        host.start()
+        if host.replica is not None and host.replica.bottom.has_left:
+            host.restart()
+    begun = simulation.now
+    if not simulation.run_until(group.is_whole, within=options.converge_within):
+        return [str(Violation("convergence", f"no common view in time: {group.describe_views()}"))]
+    run.converged_after = simulation.now - begun
+    expected = []
+    for host in group.hosts.values():
+        for safe in (False, True):
+            payload = f"last word of {host.id}, {safe=}".encode()
+            host.cast(payload, safe=safe)
+            expected.append(payload)
+    wanted = set(expected)
+
+    def answered() -> bool:
+        return all(wanted <= set(host.delivered[-200:]) for host in group.hosts.values())
+
+    if not simulation.run_until(answered, within=options.converge_within):
+        missing = {host.id: sorted(wanted - set(host.delivered)) for host in group.hosts.values()}
+        return [str(Violation("liveness", f"not delivered in time: {missing}"))]
+    return []

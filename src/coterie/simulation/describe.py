@@ -1,0 +1,56 @@
+"""Records as lines for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.kernel.records import (
+    Delivered,
+    Delivery,
+    Sent,
+    Started,
+    Stopped,
+    TransitionalInstalled,
+    ViewInstalled,
+    ViewProposed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from coterie.kernel.records import Record
+    from coterie.kernel.views import Member
+
+
+def names(members: Iterable[Member]) -> str:
+    """Give members as one short word."""
+    return "{" + ",".join(str(member) for member in members) + "}"
+
+
+def describe(record: Record) -> str:
+    """Say what a record says, in a few words."""
+    match record:
+        case Started(stack=stack):
+            return f"started with {stack}"
+        case Stopped():
+            return "stopped"
+        case ViewProposed(view=view, members=members, after=after):
+            return f"proposes view {view} {names(members)} after {after}"
+        case ViewInstalled(view=view, members=members, previous=previous, transitional=together):
+            return f"installs view {view} {names(members)}, from {previous} with {names(together)}"
+        case TransitionalInstalled(view=view, members=members):
+            return f"enters the transitional part of {view} {names(members)}"
+        case Sent(view=view, first=first, count=count, safe=safe):
+            return f"casts {_span(first, count)} in {view}{' (safe)' if safe else ''}"
+        case Delivered(view=view, sender=sender, first=first, count=count, number=number):
+            place = f" at {number}" if number else ""
+            part = {
+                Delivery.REGULAR: "",
+                Delivery.TRANSITIONAL: ", transitional",
+                Delivery.AFTER_HOLE: ", after a hole",
+            }[record.delivery]
+            return f"delivers {sender}:{_span(first, count)} in {view}{place}{part}"
+
+
+def _span(first: int, count: int) -> str:
+    return f"{first}" if count == 1 else f"{first}-{first + count - 1}"

@@ -1,0 +1,339 @@
+"""Simulated replicas: hosts that crash, restart, pause, slow down and have clocks of their own."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from coterie.checking.group_communication import check_group_communication
+from coterie.checking.history import History, Violation
+from coterie.kernel.clock import Duration, seconds
+from coterie.kernel.errors import FrameError, Refused
+from coterie.kernel.layers import Context
+from coterie.kernel.process import Process
+from coterie.kernel.views import Configuration, Member
+from coterie.kernel.wire import decode_frame
+from coterie.membership.detector import HeartbeatDetector
+from coterie.simulation.describe import describe
+from coterie.stacks import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from coterie.kernel.layers import Batch
+    from coterie.kernel.records import Record
+    from coterie.kernel.replica import Replica
+    from coterie.kernel.views import View, ViewId
+    from coterie.kernel.wire import Frame
+    from coterie.simulation.network import Link
+    from coterie.simulation.simulation import Simulation
+
+TURN_DELAY = 40
+"""How long after the first arrival a turn begins, in microseconds: what came meanwhile joins it."""
+
+
+class Inbox:
+    """The application on a simulated replica: remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.delivered: list[bytes] = []
+        self.current: View | None = None
+
+    def deliver(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self.delivered.extend(batch.payloads)
+
+    def transitional(self, view: ViewId, members: tuple[Member, ...]) -> None:
+        pass
+
+    def view(self, view: View) -> None:
+        self.current = view
+
+
+class Host:
+    """One machine with one replica: what can fail in a process."""
+
+    def __init__(self, group: Group, id: str) -> None:  # noqa: A002 -- the word of the glossary
+        self.group = group
+        self.simulation = group.simulation
+        self.id = id
+        self.incarnation = 0
+        self.is_up = False
+        self.is_paused = False
+        self.slowness = 0
+        """Extra microseconds before each turn."""
+        self.drift = 1.0
+        """How fast the local clock runs."""
+        self.inbox = Inbox()
+        self.process: Process | None = None
+        self.replica: Replica | None = None
+        self._clock_base = (0, 0)
+        self._frames: list[Frame] = []
+        self._calls: list[Callable[[], None]] = []
+        self._turn_at: int | None = None
+        self._turn_serial = 0
+
+    # ---- life and death
+
+    def start(self) -> None:
+        """Begin a new life, knowing nothing of earlier ones."""
+        if self.is_up:
+            return
+        simulation = self.simulation
+        self.incarnation += 1
+        self.is_up = True
+        self.is_paused = False
+        self._clock_base = (simulation.now, 1000 + simulation.random.randrange(10**9))
+        self._frames, self._calls = [], []
+        settings = simulation.settings
+        configuration = self.group.configuration
+        detector = HeartbeatDetector(self.id, self.incarnation, configuration.members, settings)
+        self.process = Process(
+            id=self.id,
+            incarnation=self.incarnation,
+            peers=configuration.members,
+            detector=detector,
+            settings=settings,
+        )
+        context = Context(
+            group=self.group.name,
+            me=Member(self.id, self.incarnation),
+            configuration=configuration,
+            settings=settings,
+            random=Random(f"{simulation.seed}/{self.id}/{self.incarnation}"),  # noqa: S311
+            surroundings=self.process,
+        )
+        self.inbox = Inbox()
+        self.replica = build(simulation.stack, context, self.inbox, simulation.layers)
+        self.process.host(self.replica)
+        simulation.note(f"{self.id} starts its life {self.incarnation}")
+        self._schedule(0)
+
+    def crash(self) -> None:
+        """Stop at once; memory is gone."""
+        if self.is_up:
+            self.simulation.note(f"{self.id} crashes")
+            self.group.history.crashed(Member(self.id, self.incarnation))
+            self.is_up = False
+            self.process = self.replica = None
+            self._turn_at = None
+            self._turn_serial += 1
+
+    def restart(self) -> None:
+        """Crash, if up, and begin a new life."""
+        self.crash()
+        self.start()
+
+    def leave(self) -> None:
+        """Leave the group in good order; the process stays."""
+        replica = self.replica
+        if replica is not None:
+            self.simulation.note(f"{self.id} leaves")
+            self._call(replica.leave)
+
+    def pause(self) -> None:
+        """Stand still; nothing is lost, but nothing is done."""
+        if self.is_up:
+            self.simulation.note(f"{self.id} pauses")
+            self.is_paused = True
+            self._turn_at = None
+            self._turn_serial += 1
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        if self.is_paused:
+            self.simulation.note(f"{self.id} resumes")
+            self.is_paused = False
+            self._schedule(0)
+
+    def jump_clock(self, ahead: Duration) -> None:
+        """Make the local clock jump, forwards or backwards."""
+        self.simulation.note(f"{self.id}'s clock jumps by {ahead}")
+        now = self.clock()
+        self._clock_base = (self.simulation.now, now + ahead)
+        self._schedule(0)
+
+    def set_drift(self, drift: float) -> None:
+        """Make the local clock run faster or slower."""
+        self._clock_base = (self.simulation.now, self.clock())
+        self.drift = drift
+
+    def clock(self) -> int:
+        """Give the local time."""
+        since, base = self._clock_base
+        elapsed = self.simulation.now - since
+        return base + (elapsed if self.drift == 1.0 else int(elapsed * self.drift))
+
+    # ---- use
+
+    def cast(self, *payloads: bytes, safe: bool = False) -> None:
+        """Multicast messages from this replica, if it is up; a full backlog refuses them."""
+        replica = self.replica
+        if replica is not None:
+            self._call(lambda: _cast(replica, payloads, safe=safe))
+
+    @property
+    def view(self) -> str:
+        """The names in the current view, in alphabetical order: "abc"."""
+        current = self.inbox.current
+        if not self.is_up or current is None:
+            return ""
+        return "".join(sorted(member.id for member in current.members))
+
+    @property
+    def delivered(self) -> list[bytes]:
+        """All messages delivered in this life."""
+        return self.inbox.delivered
+
+    # ---- turns
+
+    def _call(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+        self._schedule(TURN_DELAY)
+
+    def take(self, frame: bytes) -> None:
+        """Take bytes from the network."""
+        if not self.is_up or self.process is None:
+            return
+        try:
+            decoded = decode_frame(frame, frame_bytes_max=self.simulation.settings.frame_bytes_max)
+        except FrameError as error:
+            self.process.count(f"process.frames_dropped_{error.kind}")
+            return
+        self._frames.append(decoded)
+        self._schedule(TURN_DELAY)
+
+    def _schedule(self, wait: int) -> None:
+        """Have a turn at the latest *wait* from now."""
+        if not self.is_up or self.is_paused:
+            return
+        at = self.simulation.now + max(wait, 0) + self.slowness
+        if self._turn_at is None or at < self._turn_at:
+            self._turn_at = at
+            self._turn_serial += 1
+            self.simulation.at(at - self.simulation.now, self._turn, self._turn_serial)
+
+    def _turn(self, serial: int) -> None:
+        process = self.process
+        if serial != self._turn_serial or process is None:
+            return
+        self._turn_at = None
+        frames, self._frames = self._frames, []
+        calls, self._calls = self._calls, []
+        effects = process.turn(self.clock(), frames, calls)
+        simulation = self.simulation
+        for record in effects.records:
+            self.group.record(record)
+        network = simulation.network
+        for destination, frame in effects.frames:
+            simulation.note(f"{self.id} sends {destination} {len(frame)} bytes", frame)
+            network.carry(self.id, destination, frame, self.group.arrive)
+        deadline = process.next_deadline()
+        if deadline is not None:
+            wait = deadline - self.clock()
+            self._schedule(wait if self.drift == 1.0 else int(wait / self.drift) + 1)
+
+
+def _cast(replica: Replica, payloads: Sequence[bytes], *, safe: bool) -> None:
+    try:
+        replica.cast(payloads, safe=safe)
+    except Refused:
+        replica.context.count("casts_refused")
+
+
+class Group:
+    """The replicas of one group, and what can be done to all of them."""
+
+    def __init__(self, simulation: Simulation, name: str, names: Sequence[str]) -> None:
+        self.simulation = simulation
+        self.name = name
+        self.configuration = Configuration(1, tuple(names))
+        self.history = History()
+        self.hosts = {id: Host(self, id) for id in names}
+        for host in self.hosts.values():
+            host.start()
+
+    def __getitem__(self, id: str) -> Host:
+        return self.hosts[id]
+
+    def __iter__(self) -> Iterable[Host]:
+        return iter(self.hosts.values())
+
+    # ---- faults
+
+    def partition(self, *sides: Iterable[str]) -> None:
+        """Cut every link between different sides; "ab", "cde" names replicas by letters."""
+        self.simulation.network.cut(self.links_between(*sides))
+        self.simulation.note("partition " + " | ".join("".join(side) for side in sides))
+
+    def cut(self, source: str, destination: str) -> None:
+        """Cut one link in one direction."""
+        self.simulation.network.cut([(source, destination)])
+        self.simulation.note(f"cut {source} to {destination}")
+
+    def heal(self) -> None:
+        """End all faults of the network; hosts stay as they are."""
+        self.simulation.network.heal(self.arrive)
+        self.simulation.note("heal")
+
+    def links_between(self, *sides: Iterable[str]) -> list[Link]:
+        """Give all links, both ways, between replicas of different sides."""
+        groups = [list(side) for side in sides]
+        return [
+            (one, other)
+            for mine in groups
+            for others in groups
+            if mine is not others
+            for one in mine
+            for other in others
+        ]
+
+    # ---- time
+
+    def run(self, duration: Duration) -> None:
+        """Let time pass."""
+        self.simulation.run(duration)
+
+    def run_until_whole(self, *, within: Duration = seconds(20)) -> None:
+        """Let time pass until all running replicas are in one view; fail if they never are."""
+        whole = self.simulation.run_until(self.is_whole, within=within)
+        assert whole, f"no common view within {within / 1e6} s: {self.describe_views()}"
+
+    def is_whole(self) -> bool:
+        """Say whether all running replicas have the same view, of exactly them."""
+        running = [host for host in self.hosts.values() if host.is_up]
+        members = sorted(Member(host.id, host.incarnation) for host in running)
+        views = {host.inbox.current.id if host.inbox.current else None for host in running}
+        if len(views) != 1 or not running:
+            return False
+        current = running[0].inbox.current
+        return current is not None and sorted(current.members) == members
+
+    def describe_views(self) -> str:
+        """Say which view every replica is in."""
+        return "  ".join(
+            f"{host.id}: {host.inbox.current if host.is_up else 'down'}"
+            for host in self.hosts.values()
+        )
+
+    # ---- what happened
+
+    def record(self, record: Record) -> None:
+        """Take a record from a replica."""
+        self.history.add(record, true_time=self.simulation.now)
+        if self.simulation.trace is not None:
+            self.simulation.note(f"{record.member} {describe(record)}")
+
+    def arrive(self, source: str, destination: str, frame: bytes, delay: int) -> None:
+        """Have a frame arrive at its destination."""
+        del source
+        self.simulation.at(delay, self.hosts[destination].take, frame)
+
+    def violations(self) -> list[Violation]:
+        """Check every promise of the stack against what happened so far."""
+        return check_group_communication(self.history, self.simulation.stack)
+
+    def check(self) -> None:
+        """Fail if any promise was broken."""
+        violations = self.violations()
+        assert not violations, "\n".join(str(violation) for violation in violations[:10])
