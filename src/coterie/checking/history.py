@@ -100,16 +100,7 @@ class History:
             life = self.lives[record.member] = Life(record.member)
         match record:
             case Delivered() | Sent() | TransitionalInstalled():
-                if not life.eras or life.eras[-1].view != record.view:
-                    self.strays.append(record)
-                    return
-                era = life.eras[-1]
-                if isinstance(record, Delivered):
-                    era.delivered.append(record)
-                elif isinstance(record, Sent):
-                    era.sent.append(record)
-                else:
-                    era.transitional.append((len(era.delivered), record))
+                self._add_in_view(life, record)
             case ViewInstalled():
                 if life.eras:
                     life.eras[-1].successor = record
@@ -120,6 +111,19 @@ class History:
                 life.has_ended = True
             case Started():
                 pass
+
+    def _add_in_view(self, life: Life, record: Delivered | Sent | TransitionalInstalled) -> None:
+        if not life.eras or life.eras[-1].view != record.view:
+            self.strays.append(record)
+            return
+        era = life.eras[-1]
+        match record:
+            case Delivered():
+                era.delivered.append(record)
+            case Sent():
+                era.sent.append(record)
+            case TransitionalInstalled():
+                era.transitional.append((len(era.delivered), record))
 
     def crashed(self, member: Member) -> None:
         """Learn that a member's life ended without a word."""

@@ -132,8 +132,8 @@ def integrity(history: History) -> Iterator[Violation]:
                 if message[:3] in seen:
                     yield Violation("integrity", f"{life.member} delivered {message} twice")
                 seen.add(message[:3])
-    for record in history.strays:
-        yield Violation("integrity", f"{record} outside of the view its member is in")
+    for stray in history.strays:
+        yield Violation("integrity", f"{stray} outside of the view its member is in")
 
 
 def self_delivery(history: History) -> Iterator[Violation]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from coterie.kernel.records import Record
     from coterie.kernel.clock import Duration, Instant
+    from coterie.kernel.records import Record
     from coterie.kernel.settings import Settings
     from coterie.kernel.views import Configuration, Member, ReplicaId, View, ViewId
 
@@ -61,7 +61,7 @@ class Batch:
         "view",
     )
 
-    def __init__(  # noqa: PLR0913 -- one flat record on the hot path
+    def __init__(  # noqa: PLR0913, PLR0917 -- one flat record on the hot path
         self,
         view: ViewId,
         sender: Member,

@@ -76,7 +76,7 @@ class Process:
     def __init__(
         self,
         *,
-        id: ReplicaId,  # noqa: A002 -- the word of the glossary
+        id: ReplicaId,
         incarnation: int,
         peers: Sequence[ReplicaId],
         detector: Detector,

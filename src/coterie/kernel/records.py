@@ -32,18 +32,18 @@ class _Record(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=Tr
     at: int
 
 
-class Started(_Record, tag=1):
+class Started(_Record, tag=1, frozen=True):
     """A replica began a life, with this stack."""
 
     stack: str
     configuration: Configuration
 
 
-class Stopped(_Record, tag=2):
+class Stopped(_Record, tag=2, frozen=True):
     """A replica ended its life on purpose."""
 
 
-class ViewProposed(_Record, tag=3):
+class ViewProposed(_Record, tag=3, frozen=True):
     """This member proposed a view, while it was in the view `after`."""
 
     view: ViewId
@@ -51,7 +51,7 @@ class ViewProposed(_Record, tag=3):
     after: ViewId
 
 
-class ViewInstalled(_Record, tag=4):
+class ViewInstalled(_Record, tag=4, frozen=True):
     """This member accepted a regular view; `transitional` came along from `previous`."""
 
     view: ViewId
@@ -60,14 +60,14 @@ class ViewInstalled(_Record, tag=4):
     transitional: tuple[Member, ...]
 
 
-class TransitionalInstalled(_Record, tag=5):
+class TransitionalInstalled(_Record, tag=5, frozen=True):
     """The regular part of `view` is over here; what follows holds for `members` only."""
 
     view: ViewId
     members: tuple[Member, ...]
 
 
-class Sent(_Record, tag=6):
+class Sent(_Record, tag=6, frozen=True):
     """This member multicast `count` messages, numbered from `first` along its life, in `view`."""
 
     view: ViewId
@@ -77,7 +77,7 @@ class Sent(_Record, tag=6):
     digest: int
 
 
-class Delivered(_Record, tag=7):
+class Delivered(_Record, tag=7, frozen=True):
     """This member delivered `count` messages of `sender` in `view`.
 
     `number` is the place of the first one in the order of the view, counted from 1; 0 where the

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from coterie.kernel.records import Delivered, TransitionalInstalled
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Layer
+from coterie.kernel.records import Delivered, TransitionalInstalled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +122,7 @@ class Replica:
         self.bottom = bottom
         self.application = application
         order: list[Layer] = [Top(context, application), *layers]
-        for upper, lower in zip(order, order[1:], strict=False):
+        for upper, lower in pairwise(order):
             upper.below = lower
             lower.above = upper
 

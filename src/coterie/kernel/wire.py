@@ -178,6 +178,8 @@ class Outbox:
         encoding of the whole frame.
         """
         lines = self._lines
+        if not lines and not heartbeat_to:
+            return []
         for destination in heartbeat_to:
             lines.setdefault(destination, {})
         frames: list[tuple[ReplicaId, bytes]] = []

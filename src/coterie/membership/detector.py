@@ -57,7 +57,7 @@ class HeartbeatDetector:
 
     def __init__(
         self,
-        id: ReplicaId,  # noqa: A002 -- the word of the glossary
+        id: ReplicaId,
         incarnation: int,
         peers: Sequence[ReplicaId],
         settings: Settings,

@@ -14,7 +14,7 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pass
 
 
-class Data(_Message, tag=1):
+class Data(_Message, tag=1, frozen=True):
     """A packet from its sender, with what the sender has received so far."""
 
     view: ViewId
@@ -27,7 +27,7 @@ class Data(_Message, tag=1):
     payloads: list[bytes]
 
 
-class Repair(_Message, tag=2):
+class Repair(_Message, tag=2, frozen=True):
     """A packet sent again, by its sender or by any member that has it."""
 
     view: ViewId
@@ -38,7 +38,7 @@ class Repair(_Message, tag=2):
     payloads: list[bytes]
 
 
-class Ack(_Message, tag=3):
+class Ack(_Message, tag=3, frozen=True):
     """What a member has received; its own entry says how much it has sent."""
 
     view: ViewId
@@ -47,21 +47,21 @@ class Ack(_Message, tag=3):
     """Whether the sender still misses acknowledgements and asks for them again."""
 
 
-class Nak(_Message, tag=4):
+class Nak(_Message, tag=4, frozen=True):
     """A request for packets: (rank of their sender, first number, last number)."""
 
     view: ViewId
     wanted: list[tuple[int, int, int]]
 
 
-class Direct(_Message, tag=5):
+class Direct(_Message, tag=5, frozen=True):
     """A message of a layer above, to one member of the view."""
 
     view: ViewId
     body: bytes
 
 
-class Alive(_Message, tag=6):
+class Alive(_Message, tag=6, frozen=True):
     """The contact of a view tells everyone that the view exists."""
 
     view: ViewId
@@ -69,7 +69,7 @@ class Alive(_Message, tag=6):
     value: bytes
 
 
-class MergeRequest(_Message, tag=7):
+class MergeRequest(_Message, tag=7, frozen=True):
     """The contact of a view asks the contact of another to propose a joint view."""
 
     view: ViewId
@@ -77,21 +77,21 @@ class MergeRequest(_Message, tag=7):
     value: bytes
 
 
-class Propose(_Message, tag=8):
+class Propose(_Message, tag=8, frozen=True):
     """A proposer asks the members of a new view to stop in their old one."""
 
     view: ViewId
     members: tuple[Member, ...]
 
 
-class Refuse(_Message, tag=9):
+class Refuse(_Message, tag=9, frozen=True):
     """A member has promised itself to a later view already."""
 
     view: ViewId
     promised: ViewId
 
 
-class Flush(_Message, tag=10):
+class Flush(_Message, tag=10, frozen=True):
     """A member has stopped in `previous`: what it received there, and what it knows stable."""
 
     view: ViewId
@@ -103,7 +103,7 @@ class Flush(_Message, tag=10):
     configuration: Configuration
 
 
-class Cut(_Message, tag=11):
+class Cut(_Message, tag=11, frozen=True):
     """What those who come from one view must all have before they go on together.
 
     `holders` names, by rank, a member that has all packets of that sender up to the cut.
@@ -114,13 +114,13 @@ class Cut(_Message, tag=11):
     holders: list[Member]
 
 
-class Ready(_Message, tag=12):
+class Ready(_Message, tag=12, frozen=True):
     """A member has everything up to the cut."""
 
     view: ViewId
 
 
-class Install(_Message, tag=13):
+class Install(_Message, tag=13, frozen=True):
     """The new view is complete. `cut` and `stable` are those of the receiver's old view."""
 
     view: ViewId
@@ -132,7 +132,7 @@ class Install(_Message, tag=13):
     stable: list[int]
 
 
-class Leave(_Message, tag=14):
+class Leave(_Message, tag=14, frozen=True):
     """A member leaves the group on purpose."""
 
     view: ViewId

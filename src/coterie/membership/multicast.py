@@ -87,12 +87,12 @@ class Multicast:
             self._acked_now()
             self._watch()
         else:
-            self._settle()
+            self._settle([rank])
         return batch
 
     # ---- receiving
 
-    def take(  # noqa: PLR0913 -- the fields of a packet
+    def take(  # noqa: PLR0913, PLR0917 -- the fields of a packet
         self,
         rank: int,
         number: int,
@@ -128,6 +128,7 @@ class Multicast:
     def pass_up(self, limit: Sequence[int] | None = None) -> list[Batch]:
         """Give what can be passed up now, each sender's packets in order, up to *limit*."""
         batches: list[Batch] = []
+        senders: list[int] = []
         passed = self._passed
         for rank, received in enumerate(self.received):
             upto = received if limit is None else min(received, limit[rank])
@@ -135,8 +136,9 @@ class Multicast:
                 packets = self._packets[rank]
                 batches.extend(packets[number] for number in range(passed[rank] + 1, upto + 1))
                 passed[rank] = upto
-        if batches and limit is None:
-            self._settle()
+                senders.append(rank)
+        if limit is None:
+            self._settle(senders)
         return batches
 
     def on_received_vector(self, rank: int, vector: Sequence[int]) -> bool:
@@ -146,25 +148,28 @@ class Multicast:
             return False
         known = self._known
         acked = self._acked[rank]
-        news = False
+        if vector == acked:
+            return False
+        news = []
         for sender, number in enumerate(vector):
             if number > acked[sender]:
                 acked[sender] = number
-                news = True
+                news.append(sender)
                 if number > known[sender]:
                     known[sender] = number
                     self._want_repair()
-        return news and not self.is_frozen and self._settle()
+        return not self.is_frozen and self._settle(news)
 
-    def _settle(self) -> bool:
-        """Recompute stability and forget what is stable and passed up."""
+    def _settle(self, senders: Sequence[int]) -> bool:
+        """Recompute the stability of these senders' packets; forget the stable ones passed up."""
         rose = False
-        for sender, stable in enumerate(self.stable):
-            now_stable = min(row[sender] for row in self._acked)
-            if now_stable > stable:
+        for sender in senders:
+            stable = min([row[sender] for row in self._acked])
+            if stable > self.stable[sender]:
                 rose = True
-                self.stable[sender] = now_stable
-            forget_to = min(self.stable[sender], self._passed[sender])
+                self.stable[sender] = stable
+            passed = self._passed[sender]
+            forget_to = min(stable, passed)
             for number in range(self._forgotten[sender] + 1, forget_to + 1):
                 batch = self._packets[sender].pop(number)
                 if sender == self.rank:

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 _decoder: msgspec.msgpack.Decoder[VsyncMessage] = msgspec.msgpack.Decoder(VsyncMessage)
 
+InViewMessage = Data | Repair | Ack | Nak | Direct
+
 _MULTICAST_TIMERS = ("ack", "repair", "advertise")
 
 
@@ -198,7 +200,7 @@ class Vsync(Layer):
         """Read one message of this layer."""
         return _decoder.decode(message)
 
-    def receive(self, sender: Member, message: msgspec.Struct) -> None:  # noqa: C901, PLR0912 -- a dispatch table
+    def receive(self, sender: Member, message: msgspec.Struct) -> None:  # noqa: C901 -- a dispatch table
         """Take one message."""
         if self.has_left:
             return
@@ -224,35 +226,35 @@ class Vsync(Layer):
             case Leave():
                 self.note_departed([sender])
 
-    def _receive_in_view(self, sender: Member, message: Data | Repair | Ack | Nak | Direct) -> None:
+    def _receive_in_view(self, sender: Member, message: InViewMessage) -> None:
         if message.view != self.current.id:
             self._keep_for_later(sender, message)
             return
         if sender not in self.current.members:
             self.context.count("vsync.from_outside_the_view")
             return
-        multicast = self.multicast
-        rank = self.current.rank(sender)
         match message:
-            case Data(received=received, is_urgent=is_urgent):
-                self._take_packet(rank, message)
-                if is_urgent:
-                    multicast.is_urgent = True
-                if multicast.on_received_vector(rank, received):
-                    self.above.stability_rose()
+            case Data():
+                self._take_packet(self.current.rank(sender), message)
+                self._learn_received(sender, message.received)
+                self.multicast.is_urgent |= message.is_urgent
             case Repair():
                 self._take_packet(message.rank, message)
-            case Ack(received=received, wants_answer=wants_answer):
-                if wants_answer:
-                    multicast.answer(sender.id)
-                if multicast.on_received_vector(rank, received):
-                    self.above.stability_rose()
-            case Nak(wanted=wanted):
-                for wanted_rank, first, last in wanted[: self.context.settings.repair_packets_max]:
-                    multicast.repair([sender.id], wanted_rank, first, last)
-            case Direct(body=body):
-                if not multicast.is_frozen:
-                    self.above.receive_direct(sender, body)
+            case Ack():
+                self._learn_received(sender, message.received)
+                if message.wants_answer:
+                    self.multicast.answer(sender.id)
+            case Nak():
+                limit = self.context.settings.repair_packets_max
+                for rank, first, last in message.wanted[:limit]:
+                    self.multicast.repair([sender.id], rank, first, last)
+            case Direct():
+                if not self.multicast.is_frozen:
+                    self.above.receive_direct(sender, message.body)
+
+    def _learn_received(self, sender: Member, received: Sequence[int]) -> None:
+        if self.multicast.on_received_vector(self.current.rank(sender), received):
+            self.above.stability_rose()
 
     def _take_packet(self, rank: int, packet: Data | Repair) -> None:
         multicast = self.multicast
@@ -268,7 +270,7 @@ class Vsync(Layer):
         if batches:
             self.above.deliver(batches)
 
-    def _keep_for_later(self, sender: Member, message: Data | Repair | Ack | Nak | Direct) -> None:
+    def _keep_for_later(self, sender: Member, message: InViewMessage) -> None:
         """Keep messages of the view we are about to install; others may be there already."""
         room = len(self._early) < self.context.settings.early_packets_max
         if self.change.is_changing and message.view == self.change.promised and room:

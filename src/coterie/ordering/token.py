@@ -10,7 +10,7 @@ packets and multicasts them, then passes the token on in the same turn. The toke
 - `idle`, for how many hops nothing has happened.
 
 Numbers and knowledge travel with the data, so under load a turn of the token costs one frame and
-waits for nothing. When two rounds bring nothing new the token rests at the first member; who
+waits for nothing. When a round brings nothing new to anyone the token rests at the first member; who
 wants to send asks there, and the token comes straight to it.
 
 The token may get lost. Its last sender keeps it and sends it again until it sees a later hop or
@@ -176,7 +176,7 @@ class RotatingToken(OrderLayer):
         if len(self.members) == 1:
             self._token = token
             return
-        if self.rank == 0 and idle > 2 * len(self.members):
+        if self.rank == 0 and idle >= len(self.members):
             # It rests here; its last sender would otherwise believe it lost.
             self._token = token
             self.below.send_direct(self.members[-1], _encoder.encode(TokenArrived(token.hop)))

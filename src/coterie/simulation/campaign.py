@@ -39,8 +39,11 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ALL_FAULTS
     converge_within: Duration = seconds(30)
     """How long the liveness phase may last."""
-    cast_interval: Duration = milliseconds(150)
+    cast_interval: Duration = milliseconds(250)
     """The mean time between two casts of one replica; some runs are busier, some calmer."""
+
+
+DEFAULT_OPTIONS = RunOptions()
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -93,7 +96,7 @@ class _Workload:
 
 def run_seed(
     seed: int,
-    options: RunOptions = RunOptions(),
+    options: RunOptions = DEFAULT_OPTIONS,
     *,
     layers: Mapping[str, type[Layer]] = LAYERS,
     trace: Callable[[str], None] | None = None,

@@ -27,7 +27,7 @@ def names(members: Iterable[Member]) -> str:
     return "{" + ",".join(str(member) for member in members) + "}"
 
 
-def describe(record: Record) -> str:
+def describe(record: Record) -> str:  # noqa: PLR0911 -- one answer a kind
     """Say what a record says, in a few words."""
     match record:
         case Started(stack=stack):

@@ -18,7 +18,7 @@ from coterie.simulation.describe import describe
 from coterie.stacks import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from coterie.kernel.layers import Batch
     from coterie.kernel.records import Record
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from coterie.simulation.network import Link
     from coterie.simulation.simulation import Simulation
 
-TURN_DELAY = 40
+TURN_DELAY = 100
 """How long after the first arrival a turn begins, in microseconds: what came meanwhile joins it."""
 
 
@@ -53,7 +53,7 @@ class Inbox:
 class Host:
     """One machine with one replica: what can fail in a process."""
 
-    def __init__(self, group: Group, id: str) -> None:  # noqa: A002 -- the word of the glossary
+    def __init__(self, group: Group, id: str) -> None:
         self.group = group
         self.simulation = group.simulation
         self.id = id
@@ -226,7 +226,7 @@ class Host:
             self.group.record(record)
         network = simulation.network
         for destination, frame in effects.frames:
-            simulation.note(f"{self.id} sends {destination} {len(frame)} bytes", frame)
+            simulation.note_frame(self.id, destination, frame)
             network.carry(self.id, destination, frame, self.group.arrive)
         deadline = process.next_deadline()
         if deadline is not None:
@@ -256,7 +256,7 @@ class Group:
     def __getitem__(self, id: str) -> Host:
         return self.hosts[id]
 
-    def __iter__(self) -> Iterable[Host]:
+    def __iter__(self) -> Iterator[Host]:
         return iter(self.hosts.values())
 
     # ---- faults

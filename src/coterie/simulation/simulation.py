@@ -81,8 +81,14 @@ class Simulation:
             self.run(min(milliseconds(10), Duration(end - self.now)))
         return True
 
-    def note(self, what: str, data: bytes = b"") -> None:
+    def note(self, what: str) -> None:
         """Put something that happened on the digest and, when tracing, on the trace."""
-        self.digest = crc32(data, crc32(what.encode(), self.digest ^ self.now & 0xFFFFFFFF))
+        self.digest = crc32(what.encode(), self.digest ^ self.now & 0xFFFFFFFF)
         if self.trace is not None:
             self.trace(f"{self.now / 1e6:12.6f} {what}")
+
+    def note_frame(self, source: str, destination: str, frame: bytes) -> None:
+        """The same for a frame: most of what happens, so nothing is put into words in vain."""
+        self.digest = crc32(frame, self.digest ^ self.now & 0xFFFFFFFF)
+        if self.trace is not None:
+            self.note(f"{source} sends {destination} {len(frame)} bytes, {crc32(frame):08x}")
