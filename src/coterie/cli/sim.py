@@ -1,0 +1,194 @@
+"""`coterie sim`: random runs of a simulated group, with faults, checked against every promise."""
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from coterie.cli.errors import UsageError
+from coterie.cli.parser import Parser, Subparsers
+
+if TYPE_CHECKING:
+    from coterie.simulation.campaign import Run, RunOptions
+
+EXIT_VIOLATION = 1
+
+
+def add_parser(subparsers: Subparsers) -> Parser:
+    """Describe the command."""
+    parser = subparsers.add_parser(
+        "sim",
+        help="run simulated groups under faults and check every promise",
+        description="Runs whole groups in virtual time. Each seed is one run: first anything may "
+        "fail, then everything is healed and the group must come together and answer. "
+        "Exit code 1 means that a promise was broken.",
+    )
+    parser.add_argument("--stack", default="DYNSEQ:VSYNC", help="the layers, top first")
+    parser.add_argument("--replicas", type=int, default=5, metavar="N")
+    parser.add_argument("--seeds", type=int, default=100, metavar="COUNT", help="how many runs")
+    parser.add_argument("--from", type=int, default=0, dest="first", metavar="SEED")
+    parser.add_argument("--seed", type=int, metavar="S", help="run this one seed only")
+    parser.add_argument(
+        "--faults", default="all", help="'all', 'none', or kinds with commas (see --list-faults)"
+    )
+    parser.add_argument("--list-faults", action="store_true", help="say which faults there are")
+    parser.add_argument(
+        "--duration",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="simulated seconds before everything is healed (default 60)",
+    )
+    parser.add_argument("--trace", action="store_true", help="print all that happens (one seed)")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="default: all cores")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the seeds and say how it went."""
+    from coterie.simulation.faults import FAULTS  # noqa: PLC0415 -- start-up stays fast
+
+    if args.list_faults:
+        for name, fault in FAULTS.items():
+            print(f"{name:16} {(fault.__doc__ or '').strip()}")
+        return 0
+    options = _options(args)
+    if args.trace:
+        return _trace(args, options)
+    return _campaign(args, options)
+
+
+def _options(args: argparse.Namespace) -> "RunOptions":
+    from coterie.kernel.clock import seconds  # noqa: PLC0415
+    from coterie.kernel.errors import StackError  # noqa: PLC0415
+    from coterie.simulation.campaign import ALL_FAULTS, REPLICAS_MAX, RunOptions  # noqa: PLC0415
+    from coterie.stacks import parse_stack  # noqa: PLC0415
+
+    try:
+        parse_stack(args.stack)
+    except StackError as error:
+        raise UsageError(str(error)) from None
+    if not 1 <= args.replicas <= REPLICAS_MAX:
+        raise UsageError(f"--replicas goes from 1 to {REPLICAS_MAX}, not {args.replicas}")
+    if args.seeds < 1:
+        raise UsageError(f"--seeds must be at least 1, not {args.seeds}")
+    if args.duration <= 0:
+        raise UsageError(f"--duration must be above 0, not {args.duration}")
+    if args.trace and args.seed is None:
+        raise UsageError("--trace shows one run: say which with --seed")
+    chosen = {"all": ALL_FAULTS, "none": ()}.get(args.faults)
+    if chosen is None:
+        chosen = tuple(args.faults.split(","))
+        unknown = [kind for kind in chosen if kind not in ALL_FAULTS]
+        if unknown:
+            raise UsageError(f"there is no fault '{unknown[0]}'; --list-faults says which are")
+    return RunOptions(
+        stack=args.stack.upper(),
+        replicas=args.replicas,
+        duration=seconds(args.duration),
+        faults=chosen,
+    )
+
+
+def _trace(args: argparse.Namespace, options: "RunOptions") -> int:
+    from coterie.simulation.campaign import run_seed  # noqa: PLC0415
+
+    outcome = run_seed(args.seed, options, trace=print)
+    for violation in outcome.violations:
+        print(f"VIOLATION {violation}")
+    print(f"digest {outcome.digest:08x}")
+    return EXIT_VIOLATION if outcome.violations else 0
+
+
+def _campaign(args: argparse.Namespace, options: "RunOptions") -> int:
+    from coterie.cli.progress import Progress  # noqa: PLC0415
+    from coterie.simulation.parallel import available_cores, run_many  # noqa: PLC0415
+
+    seeds = [args.seed] if args.seed is not None else range(args.first, args.first + args.seeds)
+    jobs = min(args.jobs or available_cores(), len(seeds))
+    begun = time.monotonic()
+    runs: list[Run] = []
+    failed: list[Run] = []
+    with Progress(len(seeds), "seeds") as progress:
+        for outcome in run_many(seeds, options, jobs=jobs):
+            runs.append(outcome)
+            if outcome.violations:
+                failed.append(outcome)
+            progress.step(f"{len(failed)} failed" if failed else "no violation")
+    elapsed = time.monotonic() - begun
+    failed.sort(key=lambda outcome: outcome.seed)
+    if args.json:
+        _print_json(runs, failed, options, elapsed)
+    else:
+        _print_summary(runs, failed, options, elapsed)
+    for outcome in failed[:10]:
+        print(f"seed {outcome.seed}: {outcome.violations[0]}", file=sys.stderr)
+        print(f"  repeat it with: {_command(args, outcome.seed)}", file=sys.stderr)
+    return EXIT_VIOLATION if failed else 0
+
+
+def _command(args: argparse.Namespace, seed: int) -> str:
+    words = f"coterie sim --stack {args.stack.upper()} --replicas {args.replicas} --seed {seed}"
+    if args.faults != "all":
+        words += f" --faults {args.faults}"
+    if args.duration != 60.0:  # noqa: PLR2004 -- the default
+        words += f" --duration {args.duration:g}"
+    return words + " --trace"
+
+
+def _totals(runs: "list[Run]") -> dict[str, int]:
+    return {
+        "views": sum(outcome.views for outcome in runs),
+        "deliveries": sum(outcome.deliveries for outcome in runs),
+        "frames": sum(outcome.frames for outcome in runs),
+    }
+
+
+def _faults(runs: "list[Run]") -> dict[str, int]:
+    faults: dict[str, int] = {}
+    for outcome in runs:
+        for kind, count in outcome.faults.items():
+            faults[kind] = faults.get(kind, 0) + count
+    return dict(sorted(faults.items(), key=lambda item: -item[1]))
+
+
+def _print_summary(
+    runs: "list[Run]", failed: "list[Run]", options: "RunOptions", elapsed: float
+) -> None:
+    simulated = sum(outcome.simulated for outcome in runs) / 1e6
+    totals = _totals(runs)
+    faults = _faults(runs)
+    slowest = max(outcome.converged_after for outcome in runs) / 1e6
+    verdict = f"{len(failed)} FAILED" if failed else "no violation"
+    print(f"{options.stack}, {options.replicas} replicas: {len(runs)} seeds, {verdict}")
+    print(
+        f"  simulated {simulated:,.0f} s in {elapsed:.1f} s "
+        f"({simulated / elapsed:,.0f} s a second, {len(runs) / elapsed:.2f} seeds a second)"
+    )
+    print(
+        f"  {totals['views']:,} views installed, {totals['deliveries']:,} messages delivered, "
+        f"{totals['frames']:,} frames; slowest to come together after healing: {slowest:.2f} s"
+    )
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in faults.items()) or "none"
+    rate = sum(faults.values()) / (len(runs) * options.duration / 1e6)
+    print(f"  faults ({rate:.1f} a second): {kinds}")
+
+
+def _print_json(
+    runs: "list[Run]", failed: "list[Run]", options: "RunOptions", elapsed: float
+) -> None:
+    import msgspec  # noqa: PLC0415
+
+    summary = {
+        "stack": options.stack,
+        "replicas": options.replicas,
+        "seeds": len(runs),
+        "failed": [outcome.seed for outcome in failed],
+        "violations": {str(outcome.seed): outcome.violations[:10] for outcome in failed},
+        "simulated_seconds": sum(outcome.simulated for outcome in runs) / 1e6,
+        "seconds": elapsed,
+        "faults": _faults(runs),
+        **_totals(runs),
+    }
+    print(msgspec.json.encode(summary).decode())
