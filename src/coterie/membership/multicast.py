@@ -31,7 +31,14 @@ if TYPE_CHECKING:
 class Multicast:
     """The packets of one view at one member."""
 
-    def __init__(self, context: Context, view: ViewId, members: tuple[Member, ...]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        view: ViewId,
+        members: tuple[Member, ...],
+        *,
+        repairs_itself: bool,
+    ) -> None:
         size = len(members)
         self.view = view
         self.members = members
@@ -44,7 +51,7 @@ class Multicast:
         """By sender: everything up to this number is known to be at all members."""
         self.is_urgent = False
         """Whether someone waits for stability, so that this turn should acknowledge."""
-        self.repairs_itself = True
+        self.repairs_itself = repairs_itself
         """False when the layer above carries the repair requests (TOKEN)."""
         self._context = context
         self._ranks = {member: rank for rank, member in enumerate(members)}

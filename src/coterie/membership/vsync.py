@@ -77,7 +77,8 @@ class Vsync(Layer):
         self.change = ViewChange(self)
         self.discovery = Discovery(self)
         self.current = View(NO_VIEW, (self.me,), (NO_VIEW,), (b"",), self.configuration)
-        self.multicast = Multicast(context, NO_VIEW, (self.me,))
+        self._repairs_itself = True
+        self.multicast = self.new_multicast(self.current)
         self._backlog = Backlog(context)
         self._early: list[tuple[Member, VsyncMessage]] = []
         self._must_consider = False
@@ -181,7 +182,7 @@ class Vsync(Layer):
         return self.multicast.repair(everyone_else, rank, first, last)
 
     def carry_repairs(self) -> None:
-        self.multicast.repairs_itself = False
+        self._repairs_itself = False
 
     def finish_turn(self) -> None:
         if self.has_left:
@@ -245,12 +246,13 @@ class Vsync(Layer):
                 if message.wants_answer:
                     self.multicast.answer(sender.id)
             case Nak():
-                limit = self.context.settings.repair_packets_max
-                for rank, first, last in message.wanted[:limit]:
-                    self.multicast.repair([sender.id], rank, first, last)
-            case Direct():
-                if not self.multicast.is_frozen:
-                    self.above.receive_direct(sender, message.body)
+                self._answer_nak(sender, message)
+            case Direct() if not self.multicast.is_frozen:
+                self.above.receive_direct(sender, message.body)
+
+    def _answer_nak(self, sender: Member, message: Nak) -> None:
+        for rank, first, last in message.wanted[: self.context.settings.repair_packets_max]:
+            self.multicast.repair([sender.id], rank, first, last)
 
     def _learn_received(self, sender: Member, received: Sequence[int]) -> None:
         if self.multicast.on_received_vector(self.current.rank(sender), received):
@@ -350,6 +352,10 @@ class Vsync(Layer):
         for sender, kept in early:
             self.receive(sender, kept)
 
+    def new_multicast(self, view: View) -> Multicast:
+        """Begin the multicast of a view."""
+        return Multicast(self.context, view.id, view.members, repairs_itself=self._repairs_itself)
+
     def _enter(self, view: View) -> None:
         context = self.context
         previous = self.current.id
@@ -359,9 +365,7 @@ class Vsync(Layer):
         self.departed.clear()
         for timer in _MULTICAST_TIMERS:
             context.cancel_timer(timer)
-        repairs_itself = self.multicast.repairs_itself
-        self.multicast = Multicast(context, view.id, view.members)
-        self.multicast.repairs_itself = repairs_itself
+        self.multicast = self.new_multicast(view)
         context.count("vsync.views")
         context.report(
             ViewInstalled(

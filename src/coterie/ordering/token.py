@@ -10,8 +10,8 @@ packets and multicasts them, then passes the token on in the same turn. The toke
 - `idle`, for how many hops nothing has happened.
 
 Numbers and knowledge travel with the data, so under load a turn of the token costs one frame and
-waits for nothing. When a round brings nothing new to anyone the token rests at the first member; who
-wants to send asks there, and the token comes straight to it.
+waits for nothing. When a round brings nothing new to anyone the token rests at the first member;
+who wants to send asks there, and the token comes straight to it.
 
 The token may get lost. Its last sender keeps it and sends it again until it sees a later hop or
 is told that it arrived; `hop` tells old from new, so a repeated token is never used twice. A token

@@ -1,0 +1,19 @@
+"""Every deliberately broken variant must be caught by the check that guards what it breaks."""
+
+import pytest
+from tests.broken.variants import BROKEN, Broken
+
+from coterie.simulation import RunOptions, run_seed, seconds
+
+SEEDS_MAX = 200
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.layer.__name__)
+def test_variant_is_caught(broken: Broken) -> None:
+    options = RunOptions(stack=broken.stack, duration=seconds(15))
+    for seed in range(broken.first_seed, broken.first_seed + SEEDS_MAX):
+        run = run_seed(seed, options, layers=broken.layers)
+        caught = {violation.partition(":")[0] for violation in run.violations}
+        if caught & set(broken.caught_by):
+            return
+    pytest.fail(f"{broken.layer.__name__} survived {SEEDS_MAX} seeds")
