@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "checking": FOUNDATION,
     "stacks": LAYERS,
     "simulation": LAYERS | {"stacks", "checking", "objects"},
-    "runtime": FOUNDATION | {"stacks"},
+    "runtime": FOUNDATION | {"membership", "stacks"},
     "pipeline": {"journal", "checking"},
 }
 ALLOWED["bench"] = ALLOWED.keys() - {"pipeline"}

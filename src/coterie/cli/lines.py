@@ -49,7 +49,7 @@ async def _read(file: int) -> bytes:
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()
     try:
-        loop.add_reader(file, readable.set_result, None)
+        loop.add_reader(file, _set, readable)
     except PermissionError:
         await asyncio.sleep(0)  # a regular file, or /dev/null: never lets anyone wait
     except OSError:
@@ -63,3 +63,8 @@ async def _read(file: int) -> bytes:
         return os.read(file, _CHUNK_BYTES)
     except OSError:
         return b""  # a terminal that is gone
+
+
+def _set(readable: asyncio.Future[None]) -> None:
+    if not readable.done():  # a loop may say it twice before anyone could read
+        readable.set_result(None)

@@ -7,6 +7,7 @@ it, as a safe message. What the member delivers, and every view it installs, is 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-EXIT_REFUSED = 1
 EXIT_BUG = 70
+STDERR = 2
 
 
 def add_parser(subparsers: Subparsers) -> Parser:
@@ -83,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
 
     _check(args)
+    _fill_standard_files()
     try:
         session = Session(prepare(args))
         calm_collector()
@@ -121,3 +123,10 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(
             f"--wait-for {args.wait_for} cannot be: the group has {len(seen)} members in all"
         )
+
+
+def _fill_standard_files() -> None:
+    """Have something behind descriptors 0 to 2: a socket there would be taken for them."""
+    while (file := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+        pass
+    os.close(file)

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from coterie.cli.errors import UsageError
-from coterie.cli.lines import LineTooLong, read_lines
+from coterie.cli.lines import read_lines
 from coterie.journal.recording import next_incarnation
 from coterie.kernel.errors import PayloadTooLarge
 from coterie.kernel.layers import Batch
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from coterie.kernel.views import ViewId
     from coterie.runtime.member import Event, Member
 
+EXIT_REFUSED = 1
+"""The exit status of a member that could not cast all of its lines."""
 SAFE_MARK = b"!"
+STDIN = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +127,13 @@ class Session:
             self._guard(process)
             self._print_start(process.transport.address)
             member = process.join(options.group, options.stack, self)
-            lines = asyncio.create_task(self._cast_lines(member))
-            try:
+            async with asyncio.TaskGroup() as tasks:
+                lines = tasks.create_task(self._cast_lines(member))
                 await self._stop.wait()
-                await member.leave()
-            finally:
                 lines.cancel()
-                await asyncio.gather(lines, return_exceptions=True)
+            await member.leave()
             self._print_end(process)
-        return 1 if self._refused else 0
+        return EXIT_REFUSED if self._refused else 0
 
     def _guard(self, process: LiveProcess) -> None:
         """Take signals, and let no callback of the loop die unseen."""
@@ -158,9 +159,10 @@ class Session:
     # ---- what goes in
 
     async def _cast_lines(self, member: Member) -> None:
+        """Cast what is read; the end of the input is the end of the member only if asked for."""
         await self._enough.wait()
         limit = DEFAULT_SETTINGS.payload_bytes_max
-        async for batch in read_lines(sys.stdin.fileno(), line_bytes_max=limit):
+        async for batch in read_lines(STDIN, line_bytes_max=limit):
             whole = [line for line in batch if isinstance(line, bytes)]
             if len(whole) < len(batch):
                 self._refuse(f"a line is over the limit of {limit} bytes: send it in parts")

@@ -1,0 +1,1 @@
+"""What replicas write down: at present recordings, which hold the history of one life each."""

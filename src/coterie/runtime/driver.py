@@ -1,0 +1,181 @@
+"""The turn driver: gathers what arrives, lets the process take its turn, carries out the effects.
+
+Whatever arrives first (a frame, a request, a due timer) has a turn scheduled with `call_soon`.
+The loop runs it after everything else that the same poll of the sockets brought, so a turn takes
+all that has arrived and nothing waits for more to come: under light load there is no delay, and
+under load turns grow.
+
+The effects are carried out in this order, and this is the one place that knows it: the records
+are written, the frames leave (one write for each peer), and then those who asked are told what
+happened. An exception in a turn is a bug of ours: the driver stops for good, because a replica
+in an unknown state must not say another word, and `wait_failed` raises `TurnFailed`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from coterie.kernel.errors import CoterieError
+from coterie.runtime.events import log
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from coterie.kernel.process import Process
+    from coterie.kernel.views import ReplicaId
+    from coterie.kernel.wire import Frame
+    from coterie.runtime.port import Recorder, Transport
+
+
+class TurnFailed(CoterieError):
+    """A turn ended in an exception, so this process has stopped; the cause tells where."""
+
+
+def clock() -> int:
+    """Give the time on the clock of all turns of this machine: microseconds, never set back."""
+    return time.monotonic_ns() // 1000
+
+
+class Driver:
+    """Runs one process on one event loop."""
+
+    def __init__(
+        self, process: Process, recorder: Recorder, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.process = process
+        self.turns = 0
+        self.turn_ended: list[Callable[[], None]] = []
+        """Called after the effects of every turn are carried out."""
+        self._recorder = recorder
+        self._loop = loop
+        self._transport: Transport | None = None
+        self._failed: asyncio.Future[None] = loop.create_future()
+        self._frames: list[Frame] = []
+        self._calls: list[Callable[[], None]] = []
+        self._refused: list[ReplicaId] = []
+        self._is_scheduled = False
+        self._is_stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+
+    def start(self, transport: Transport) -> None:
+        """Begin to take turns, with this transport for the frames."""
+        self._transport = transport
+        self._schedule()
+
+    def stop(self) -> None:
+        """Take no further turn."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def wait_failed(self) -> None:
+        """Wait, perhaps for ever, and raise `TurnFailed` when a turn has failed."""
+        await self._failed
+
+    # ---- what arrives
+
+    def frame_arrived(self, frame: Frame) -> None:
+        self._frames.append(frame)
+        if not self._is_scheduled:
+            self._schedule()
+
+    def peer_refused(self, peer: ReplicaId) -> None:
+        self._refused.append(peer)
+        self._schedule()
+
+    def call(self, call: Callable[[], None]) -> None:
+        """Have *call* made inside the next turn."""
+        self._calls.append(call)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled and not self._is_stopped:
+            self._is_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    # ---- the turn
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        if self._is_stopped:
+            return
+        try:
+            self._take_turn()
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it must not be passed over
+            self.fail(error)
+
+    def _take_turn(self) -> None:
+        frames, self._frames = self._frames, []
+        calls, self._calls = self._calls, []
+        refused, self._refused = self._refused, []
+        process = self.process
+        self.turns += 1
+        effects = process.turn(clock(), frames, calls, refused)
+        if effects.records:
+            self._recorder.record(effects.records)
+        if effects.frames:
+            self._send(effects.frames)
+        for tell in self.turn_ended:
+            tell()
+        self._set_timer()
+
+    def _send(self, frames: list[tuple[ReplicaId, bytes]]) -> None:
+        transport = self._transport
+        assert transport is not None
+        # The process gives equal frames as one object, sorted by destination.
+        together: dict[int, tuple[list[ReplicaId], bytes]] = {}
+        for destination, frame in frames:
+            known = together.get(id(frame))
+            if known is None:
+                together[id(frame)] = ([destination], frame)
+            else:
+                known[0].append(destination)
+        for destinations, frame in together.values():
+            transport.multicast(destinations, frame)
+        transport.flush()
+
+    def fail(self, error: Exception) -> None:
+        """Stop for good, loudly, because of a bug that shows as *error*."""
+        self.stop()
+        process = self.process
+        log(
+            logging.CRITICAL,
+            "turn failed",
+            process=process.id,
+            incarnation=process.incarnation,
+            turn=self.turns,
+            error=repr(error),
+        )
+        failure = TurnFailed(f"process {process.id!r} stopped in turn {self.turns}: {error!r}")
+        failure.__cause__ = error
+        if not self._failed.done():
+            self._failed.set_exception(failure)
+
+    # ---- the timer
+
+    def _set_timer(self) -> None:
+        """Have a timer fire at the process's next deadline, or earlier: that does no harm."""
+        deadline = self.process.next_deadline()
+        if deadline is None or self._is_scheduled:
+            return
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        # uvloop counts in milliseconds and rounds to the nearest; too late is better than early.
+        wait_ms = -(max(deadline - clock(), 0) // -1000)
+        self._timer = self._loop.call_later(wait_ms / 1000, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        deadline = self.process.next_deadline()
+        if deadline is not None and deadline <= clock():
+            self._schedule()
+        else:
+            self._set_timer()

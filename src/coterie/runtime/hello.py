@@ -1,0 +1,92 @@
+"""What two processes say to each other when a connection opens.
+
+Both sides send one greeting before anything else: an ordinary frame, so that a wrong version, a
+foreign protocol or damage is recognised by the same head and checksum as everywhere; its one
+envelope is addressed to the group of no name. The frame says which life of which process speaks.
+
+- `Hello` says for which cluster and which peer the connection is meant. A connection that reached
+  somebody else (an address mixed up, a port taken over by another deployment) is closed.
+- A hello that *knocks* asks the peer to dial us: see `coterie.runtime.transport`.
+- `Farewell` answers a hello that is not accepted, with the reason, so that it stands in the logs
+  of both sides.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from coterie.kernel.errors import FrameError
+from coterie.kernel.views import ReplicaId
+from coterie.kernel.wire import HEAD_BYTES, Envelope, Frame, body_length, decode_frame, encode_frame
+
+GREETING_BYTES_MAX = 4096
+"""The largest greeting: who has not said hello yet gets no more room than that."""
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """For whom a connection is meant."""
+
+    cluster: str
+    to: ReplicaId
+    knocks: bool = False
+
+
+class Farewell(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """Why a hello was not accepted."""
+
+    reason: str
+
+
+class Greeting(NamedTuple):
+    """A greeting, and which life of which process sent it."""
+
+    process: ReplicaId
+    incarnation: int
+    says: Hello | Farewell
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Hello | Farewell] = msgspec.msgpack.Decoder(Hello | Farewell)
+
+
+def encode_greeting(greeting: Greeting) -> bytes:
+    """Give the frame that carries a greeting."""
+    process, incarnation, says = greeting
+    message = msgspec.Raw(_encoder.encode(says))
+    return encode_frame(Frame(process, incarnation, None, [Envelope("", incarnation, [message])]))
+
+
+class GreetingReader:
+    """Takes the bytes of a new connection until the greeting is complete."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> tuple[Greeting, bytes] | None:
+        """Take bytes in; give the greeting once it is complete, and what follows it.
+
+        Raises `FrameError` as soon as it is clear that no greeting of ours is coming.
+        """
+        buffer = self._buffer
+        buffer += data
+        if len(buffer) < HEAD_BYTES:
+            return None
+        end = HEAD_BYTES + body_length(buffer, frame_bytes_max=GREETING_BYTES_MAX)
+        if len(buffer) < end:
+            return None
+        frame = decode_frame(bytes(buffer[:end]), frame_bytes_max=GREETING_BYTES_MAX)
+        return _greeting_of(frame), bytes(buffer[end:])
+
+
+def _greeting_of(frame: Frame) -> Greeting:
+    match frame.envelopes:
+        case [Envelope(group="", messages=[message])]:
+            try:
+                return Greeting(frame.process, frame.incarnation, _decoder.decode(message))
+            except msgspec.DecodeError:
+                pass
+    raise FrameError("hello", "the peer did not begin with a hello")

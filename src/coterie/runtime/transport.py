@@ -1,0 +1,536 @@
+"""Frames over TCP: one connection for each pair of processes, shared by all groups.
+
+Of two processes the one with the smaller id *dials* and the other listens, so that there is never
+a choice between two connections. A process that has no connection to a peer it does not dial
+*knocks* instead: it opens a connection, says hello, hears hello, and closes; the peer then dials
+at once. Knocking is what makes two things quick:
+
+- when the dialled process restarts, the dialler need not wait for the end of its pause;
+- when the dialling process dies, the listener learns it by a refused connection, as the dialler
+  does in the other case. A killed process is so suspected at once, without waiting for silence.
+
+A connection opens with a greeting from each side (`coterie.runtime.hello`); the dialler speaks
+first, and the link is up for each side when it has accepted the other's hello. A newer connection
+of a peer replaces the older one; one of an earlier life of the peer is sent away.
+
+A link that is up but silent is *half open*: the peer's heartbeats should come, so after a while
+both sides close it, and the dialler dials again. A process that was itself paused could not read,
+so it gives the peer that time back.
+
+While a link is down, frames for it are dropped; while too much waits to be written to it, too.
+Both are counted, and VSYNC repairs what was dropped. No exception of a peer's making leaves this
+module: what arrives and makes no sense is counted, logged, and the connection is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from coterie.kernel.errors import CoterieError, FrameError
+from coterie.kernel.wire import FrameReader
+from coterie.runtime.address import Address
+from coterie.runtime.events import Events
+from coterie.runtime.hello import Farewell, Greeting, GreetingReader, Hello, encode_greeting
+from coterie.runtime.settings import DEFAULT_TRANSPORT_SETTINGS, TransportSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from coterie.kernel.views import ReplicaId
+    from coterie.kernel.wire import Frame
+    from coterie.runtime.port import Receiver
+
+
+class ListenError(CoterieError):
+    """The address to listen at cannot be used; says why."""
+
+
+class Link:
+    """What this process knows of its connection to one peer."""
+
+    __slots__ = (
+        "address",
+        "connection",
+        "incarnation",
+        "lost",
+        "peer",
+        "pending",
+        "up_since",
+        "wake",
+        "was_up",
+    )
+
+    def __init__(self, peer: ReplicaId, address: Address) -> None:
+        self.peer = peer
+        self.address = address
+        self.connection: Connection | None = None
+        """The connection over which hellos were exchanged, while it lives."""
+        self.incarnation = 0
+        """The highest life of the peer that said hello here."""
+        self.was_up = False
+        """Whether a refusal would be news: the peer was there and was not yet reported gone."""
+        self.up_since = 0.0
+        self.lost = asyncio.Event()
+        """Set while the link is down."""
+        self.lost.set()
+        self.wake = asyncio.Event()
+        """Set when there is reason to try again now rather than at the end of the pause."""
+        self.pending: list[bytes] = []
+        """What this turn has sent and the next flush will write."""
+
+
+class Connection(asyncio.Protocol):
+    """One TCP connection, from its greeting to its end."""
+
+    def __init__(
+        self, owner: TcpTransport, link: Link | None = None, *, knocks: bool = False
+    ) -> None:
+        self.link = link
+        """The peer at the other end; for an accepted connection known after its hello."""
+        self.knocks = knocks
+        self.read_at = 0.0
+        self.settled: asyncio.Future[None] = owner.loop.create_future()
+        """Done when the connection is the link to its peer, or never will be."""
+        self.ended: asyncio.Future[None] = owner.loop.create_future()
+        self._owner = owner
+        self._greeting = GreetingReader()
+        self._reader: FrameReader | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self.transport: asyncio.Transport
+
+    @property
+    def address(self) -> str:
+        """Where the other end is, for the log."""
+        name = self.transport.get_extra_info("peername")
+        return str(Address(*name[:2])) if isinstance(name, tuple) else "an unknown address"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's bear no such class
+        owner = self._owner
+        owner.connections[self] = None
+        self.read_at = owner.loop.time()
+        timeout = owner.settings.hello_timeout / 1e6
+        self._deadline = owner.loop.call_later(timeout, owner.on_greeting_late, self)
+        connected = self.transport.get_extra_info("socket")
+        if connected is not None and connected.family in {socket.AF_INET, socket.AF_INET6}:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.link is None:
+            owner.on_accepted(self)
+        else:
+            self.greet(Hello(owner.cluster, self.link.peer, self.knocks))
+
+    def data_received(self, data: bytes) -> None:
+        owner = self._owner
+        self.read_at = owner.loop.time()
+        if self._reader is None:
+            try:
+                complete = self._greeting.feed(data)
+            except FrameError as error:
+                owner.on_bad_frame(self, error)
+                self.transport.abort()
+                return
+            if complete is None:
+                return
+            greeting, data = complete
+            self._forget_deadline()
+            if not owner.on_greeting(self, greeting):
+                return
+            self._reader = FrameReader(frame_bytes_max=owner.frame_bytes_max)
+            if not data:
+                return
+        try:
+            for item in self._reader.feed(data):
+                if isinstance(item, FrameError):
+                    owner.on_bad_frame(self, item)
+                else:
+                    owner.on_frame(self, item)
+        except FrameError as error:
+            # The stream is out of step: where the next frame begins is not known any more.
+            owner.on_bad_frame(self, error)
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._forget_deadline()
+        self.ended.set_result(None)
+        self.settle()
+        self._owner.on_lost(self)
+
+    def greet(self, says: Hello | Farewell) -> None:
+        """Send our greeting."""
+        owner = self._owner
+        self.transport.write(encode_greeting(Greeting(owner.id, owner.incarnation, says)))
+
+    def settle(self) -> None:
+        """Let whoever opened the connection go on."""
+        if not self.settled.done():
+            self.settled.set_result(None)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class TcpTransport:
+    """The transport of one process; `async with` opens and closes everything.
+
+    *peers* gives the address at which each peer can be reached. Frames and refusals go to
+    *receiver*.
+    """
+
+    def __init__(  # noqa: PLR0913 -- all by name
+        self,
+        *,
+        id: ReplicaId,
+        incarnation: int,
+        cluster: str,
+        listen: Address | socket.socket,
+        peers: Mapping[ReplicaId, Address],
+        receiver: Receiver,
+        frame_bytes_max: int,
+        settings: TransportSettings = DEFAULT_TRANSPORT_SETTINGS,
+    ) -> None:
+        self.id = id
+        self.incarnation = incarnation
+        self.cluster = cluster
+        self.settings = settings
+        self.frame_bytes_max = frame_bytes_max
+        self.loop = asyncio.get_running_loop()
+        self.connections: dict[Connection, None] = {}
+        self.links = {peer: Link(peer, peers[peer]) for peer in sorted(peers) if peer != id}
+        self._listen = listen
+        self._receiver = receiver
+        self._events = Events(process=id)
+        self._random = Random()  # noqa: S311 -- spreads attempts in time, protects nothing
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._to_flush: list[Link] = []
+        self._is_closing = False
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What has happened so far; `docs/runtime.md` explains each name."""
+        return self._events.counters
+
+    @property
+    def address(self) -> Address:
+        """Where this process listens, with the port that the system chose if it was 0."""
+        assert self._server is not None
+        return Address(*self._server.sockets[0].getsockname()[:2])
+
+    def is_up(self, peer: ReplicaId) -> bool:
+        """Say whether there is a connection to a peer at present."""
+        return self.links[peer].connection is not None
+
+    # ---- opening and closing
+
+    async def open(self, tasks: asyncio.TaskGroup) -> None:
+        """Listen, and begin to seek all peers; raise `ListenError` if listening is impossible."""
+        await self._start_listening()
+        self._tasks = [
+            tasks.create_task(self._keep(link), name=f"{self.id} seeks {link.peer}")
+            for link in self.links.values()
+        ]
+
+    async def close(self) -> None:
+        """Let the last frames leave, for a short while, and close everything."""
+        self._is_closing = True
+        for task in self._tasks:
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        ends = [connection.ended for connection in self.connections]
+        try:
+            for connection in list(self.connections):
+                connection.transport.close()
+            if ends:
+                await asyncio.wait(ends, timeout=self.settings.close_timeout / 1e6)
+        finally:
+            for connection in list(self.connections):
+                connection.transport.abort()
+
+    async def _start_listening(self) -> None:
+        def accept() -> Connection:
+            return Connection(self)
+
+        try:
+            if isinstance(self._listen, socket.socket):
+                self._server = await self.loop.create_server(accept, sock=self._listen)
+            else:
+                host, port = self._listen
+                self._server = await self.loop.create_server(accept, host, port)
+        except OSError as error:
+            raise ListenError(f"cannot listen at {self._listen}: {_why(error)}") from error
+
+    # ---- sending
+
+    def send(self, destination: ReplicaId, frame: bytes) -> None:
+        """Send one encoded frame; raise `FrameError` if it is too large for any peer to take."""
+        self.multicast((destination,), frame)
+
+    def multicast(self, destinations: Sequence[ReplicaId], frame: bytes) -> None:
+        """Send the same frame to several peers."""
+        if len(frame) > self.frame_bytes_max:
+            raise FrameError(
+                "size", f"a frame of {len(frame)} bytes is over the limit {self.frame_bytes_max}"
+            )
+        for destination in destinations:
+            link = self.links.get(destination)
+            if link is None:
+                self._events.count("transport.frames_to_unknown_peer")
+            elif link.connection is None:
+                self._events.count("transport.frames_dropped_no_link")
+            else:
+                if not link.pending:
+                    self._to_flush.append(link)
+                link.pending.append(frame)
+
+    def flush(self) -> None:
+        """Write what was sent, with one write for each peer."""
+        for link in self._to_flush:
+            frames = link.pending
+            link.pending = []
+            connection = link.connection
+            if connection is None:
+                self._events.count("transport.frames_dropped_no_link", len(frames))
+                continue
+            transport = connection.transport
+            if transport.get_write_buffer_size() > self.settings.queue_bytes_max:
+                self._events.warn("queue full", peer=link.peer)
+                self._events.count("transport.frames_dropped_queue_full", len(frames))
+                continue
+            transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        self._to_flush.clear()
+
+    # ---- what connections report
+
+    def on_accepted(self, connection: Connection) -> None:
+        """Take a connection that somebody opened; it has to say hello first."""
+        strangers = sum(known.link is None for known in self.connections)
+        if self._is_closing or strangers > self.settings.strangers_max:
+            self._events.warn("too many strangers", counter="transport.strangers_turned_away")
+            connection.transport.abort()
+
+    def on_greeting(self, connection: Connection, greeting: Greeting) -> bool:
+        """Take the greeting of the other end; say whether frames may follow on the connection."""
+        if isinstance(greeting.says, Farewell):
+            self._events.warn(
+                "sent away",
+                counter="transport.hellos_rejected_by_peer",
+                address=connection.address,
+                reason=greeting.says.reason,
+            )
+            connection.transport.close()
+            return False
+        problem = self._problem_with(connection, greeting, greeting.says)
+        if problem:
+            self._events.warn(
+                "hello rejected",
+                counter="transport.hellos_rejected",
+                address=connection.address,
+                reason=problem,
+            )
+            if connection.link is None:
+                connection.greet(Farewell(problem))
+            connection.transport.close()
+            return False
+        link = self.links[greeting.process]
+        if connection.knocks or greeting.says.knocks:
+            if connection.link is None:
+                connection.greet(Hello(self.cluster, link.peer))
+                self._on_knock(link, greeting.incarnation)
+            connection.transport.close()
+            return False
+        if connection.link is None:
+            connection.link = link
+            connection.greet(Hello(self.cluster, link.peer))
+        self._adopt(link, connection, greeting.incarnation)
+        return True
+
+    def _problem_with(self, connection: Connection, greeting: Greeting, hello: Hello) -> str:
+        """Say why a hello cannot be accepted, or nothing."""
+        process, incarnation, _ = greeting
+        link = self.links.get(process)
+        problem = ""
+        if hello.cluster != self.cluster:
+            problem = f"this is cluster {self.cluster!r}, not {hello.cluster!r}"
+        elif hello.to != self.id:
+            problem = f"this is process {self.id!r}, not {hello.to!r}: check the addresses"
+        elif link is None:
+            problem = f"process {process!r} is no peer of {self.id!r}"
+        elif connection.link is not None and connection.link is not link:
+            expected = connection.link.peer
+            problem = f"process {process!r} answers where {expected!r} should: check the addresses"
+        elif incarnation < link.incarnation:
+            problem = (
+                f"a later life of {process!r} ({link.incarnation} after {incarnation}) is known: "
+                "perhaps two processes bear one id"
+            )
+        elif connection.link is None and not hello.knocks and process > self.id:
+            problem = f"process {process!r} must wait to be dialled by {self.id!r}"
+        return problem
+
+    def _on_knock(self, link: Link, incarnation: int) -> None:
+        """A peer asks to be dialled. Only a new life of it proves that our link is dead."""
+        if link.connection is not None and incarnation > link.incarnation:
+            link.connection.transport.abort()
+        link.wake.set()
+
+    def _adopt(self, link: Link, connection: Connection, incarnation: int) -> None:
+        """Make a connection the link to its peer; the newest one is the one in use there."""
+        if link.connection is not None:
+            self._events.count("transport.links_replaced")
+            link.connection.transport.abort()
+        link.connection = connection
+        link.incarnation = incarnation
+        link.was_up = True
+        link.up_since = self.loop.time()
+        link.lost.clear()
+        link.wake.set()
+        connection.settle()
+        self._events.count("transport.links_up")
+
+    def on_greeting_late(self, connection: Connection) -> None:
+        """Close a connection whose other end has said nothing sensible in time."""
+        self._events.warn(
+            "no hello", counter="transport.hellos_timed_out", address=connection.address
+        )
+        connection.transport.abort()
+
+    def on_bad_frame(self, connection: Connection, error: FrameError) -> None:
+        """Count and log what arrived and is no frame of ours."""
+        self._events.warn(
+            "bad frame",
+            counter=f"transport.frames_dropped_{error.kind}",
+            address=connection.address,
+            reason=str(error),
+        )
+
+    def on_frame(self, connection: Connection, frame: Frame) -> None:
+        """Pass a frame on, if its sender is who said hello on this connection."""
+        link = connection.link
+        assert link is not None
+        if frame.process != link.peer:
+            self._events.warn(
+                "bad frame",
+                counter="transport.frames_dropped_sender",
+                address=connection.address,
+                reason=f"process {link.peer!r} sent a frame in the name of {frame.process!r}",
+            )
+            return
+        self._receiver.frame_arrived(frame)
+
+    def on_lost(self, connection: Connection) -> None:
+        """Note the end of a connection; the task of its link goes on from there."""
+        del self.connections[connection]
+        link = connection.link
+        if link is not None and link.connection is connection:
+            link.connection = None
+            link.pending = []
+            link.lost.set()
+            self._events.count("transport.links_lost")
+
+    # ---- one task for each peer
+
+    async def _keep(self, link: Link) -> None:
+        """Seek the peer while the link is down, and watch the link while it is up."""
+        failures = 0
+        while True:
+            if link.connection is not None:
+                await self._watch(link)
+                # A peer that hangs up right after its hello must not be dialled in a circle.
+                lasted = self.loop.time() - link.up_since
+                if lasted * 1e6 > self.settings.retry_max:
+                    failures = 0
+                link.wake.clear()
+            if failures:
+                await _within(link.wake, self._pause(failures))
+            link.wake.clear()
+            if link.connection is None:
+                await self._seek(link)
+            failures += 1
+
+    def _pause(self, failures: int) -> float:
+        """Give the seconds to wait after so many failures in a row."""
+        settings = self.settings
+        pause = min(settings.retry_first << min(failures - 1, 20), settings.retry_max)
+        return pause * self._random.uniform(0.5, 1.5) / 1e6
+
+    async def _watch(self, link: Link) -> None:
+        """Return when the link is lost; lose it when it is silent for too long."""
+        silence_max = self.settings.silence_max / 1e6
+        interval = silence_max / 4
+        while (connection := link.connection) is not None:
+            due = self.loop.time() + interval
+            if await _within(link.lost, interval):
+                return
+            now = self.loop.time()
+            if now - due > interval:
+                # We were paused ourselves, and what came meanwhile is not read yet.
+                connection.read_at = max(connection.read_at, now - silence_max / 2)
+            elif now - connection.read_at > silence_max:
+                self._events.warn("silent", counter="transport.links_silent", peer=link.peer)
+                connection.transport.abort()
+
+    async def _seek(self, link: Link) -> None:
+        """Try once to get in touch: dial, or knock to be dialled."""
+        knocks = self.id > link.peer
+
+        def make() -> Connection:
+            return Connection(self, link, knocks=knocks)
+
+        self._events.count("transport.knocks" if knocks else "transport.dials")
+        host, port = link.address
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout / 1e6):
+                _, connection = await self.loop.create_connection(make, host, port)
+        except ConnectionRefusedError:
+            self._events.count("transport.dials_refused")
+            if link.was_up and link.connection is None:
+                link.was_up = False
+                self._receiver.peer_refused(link.peer)
+            return
+        except TimeoutError:
+            self._events.count("transport.dials_timed_out")
+            return
+        except OSError as error:
+            self._events.warn(
+                "cannot dial",
+                counter="transport.dials_failed",
+                peer=link.peer,
+                address=str(link.address),
+                reason=_why(error),
+            )
+            return
+        # Up, or over: a greeting that does not come ends the connection by its own deadline.
+        await connection.settled
+
+
+async def _within(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, but not for long; say whether it came."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _why(error: OSError) -> str:
+    """Say in words what the system refuses, for the cases that users meet."""
+    match error:
+        case socket.gaierror():
+            return "the host has no address"
+        case OSError(errno=errno.EADDRINUSE):
+            return "the port is taken by another program"
+        case OSError(errno=errno.EADDRNOTAVAIL):
+            return "the host is not this machine"
+        case OSError(errno=errno.EACCES):
+            return "the port is reserved for the system's own services"
+        case _:
+            return (error.strerror or str(error)).lower()
