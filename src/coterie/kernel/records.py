@@ -12,6 +12,7 @@ import enum
 
 import msgspec
 
+from coterie.kernel.engine import Run, Standing, Version
 from coterie.kernel.views import Configuration, Member, ViewId, Viewstamp
 
 
@@ -99,7 +100,98 @@ class Delivered(_Record, tag=7, frozen=True):
         return Viewstamp(self.view, self.number)
 
 
-Record = Started | Stopped | ViewProposed | ViewInstalled | TransitionalInstalled | Sent | Delivered
+class PrimaryAccepted(_Record, tag=8, frozen=True):
+    """This member holds the initial history of a primary view, and may be counted in it."""
+
+    view: ViewId
+    members: tuple[Member, ...]
+    version: Version
+    """Of the initial history."""
+
+
+class PrimaryConfirmed(_Record, tag=9, frozen=True):
+    """This member knows that a majority accepted the primary view: entries may follow."""
+
+    view: ViewId
+    position: int
+    accepted_by: tuple[Member, ...]
+
+
+class EntriesAccepted(_Record, tag=10, frozen=True):
+    """This member took entries into its history, before it acknowledged them."""
+
+    run: Run
+
+
+class HistoryAdopted(_Record, tag=11, frozen=True):
+    """This member took over the history of another, for a primary view.
+
+    Its own history above `kept` is void. If `restored` is not 0 the state at that position was
+    taken over whole; entries between follow as `EntriesAccepted`.
+    """
+
+    view: ViewId
+    source: Member
+    version: Version
+    kept: int
+    restored: int
+
+
+class Settled(_Record, tag=12, frozen=True):
+    """This member knows that everything up to `position` is authoritative."""
+
+    position: int
+
+
+class RolledBack(_Record, tag=13, frozen=True):
+    """What was delivered to the object above `position` is void."""
+
+    position: int
+
+
+class StateDigest(_Record, tag=14, frozen=True):
+    """The digest of the object's state right after the entry at `position`."""
+
+    position: int
+    digest: bytes
+
+
+class Replied(_Record, tag=15, frozen=True):
+    """This member answered a client, with the client's own time of asking."""
+
+    session: int
+    request: int
+    position: int
+    viewstamp: Viewstamp
+    standing: Standing
+    asked_at: int
+
+
+class Recovered(_Record, tag=16, frozen=True):
+    """An operator ended a loss of memory by hand: this member's history counts from now on."""
+
+    version: Version
+
+
+GroupRecord = (
+    Started | Stopped | ViewProposed | ViewInstalled | TransitionalInstalled | Sent | Delivered
+)
+"""What group communication reports."""
+
+EngineRecord = (
+    PrimaryAccepted
+    | PrimaryConfirmed
+    | EntriesAccepted
+    | HistoryAdopted
+    | Settled
+    | RolledBack
+    | StateDigest
+    | Replied
+    | Recovered
+)
+"""What an engine and the host above it report."""
+
+Record = GroupRecord | EngineRecord
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING
 from coterie.kernel.records import (
     Delivered,
     Delivery,
+    EntriesAccepted,
+    HistoryAdopted,
+    PrimaryAccepted,
+    PrimaryConfirmed,
+    Recovered,
+    Replied,
+    RolledBack,
     Sent,
+    Settled,
     Started,
+    StateDigest,
     Stopped,
     TransitionalInstalled,
     ViewInstalled,
@@ -18,7 +27,7 @@ from coterie.kernel.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coterie.kernel.records import Record
+    from coterie.kernel.records import EngineRecord, Record
     from coterie.kernel.views import Member
 
 
@@ -50,6 +59,33 @@ def describe(record: Record) -> str:  # noqa: PLR0911 -- one answer a kind
                 Delivery.AFTER_HOLE: ", after a hole",
             }[record.delivery]
             return f"delivers {sender}:{_span(first, count)} in {view}{place}{part}"
+        case _:
+            return _describe_engine(record)
+
+
+def _describe_engine(record: EngineRecord) -> str:  # noqa: PLR0911 -- one answer a kind
+    match record:
+        case PrimaryAccepted(view=view, version=version):
+            return f"accepts primary view {view} with history {version}"
+        case PrimaryConfirmed(view=view, position=position, accepted_by=accepted_by):
+            return f"knows primary view {view} confirmed by {names(accepted_by)} at {position}"
+        case EntriesAccepted(run=run):
+            count = len(run.payloads)
+            place = _span(run.position, count)
+            return f"accepts {run.origin}:{_span(run.first, count)} at {place} in {run.view}"
+        case HistoryAdopted(source=source, version=version, kept=kept, restored=restored):
+            state = f", state at {restored}" if restored else ""
+            return f"adopts history {version} of {source}, keeps {kept}{state}"
+        case Settled(position=position):
+            return f"settles {position}"
+        case RolledBack(position=position):
+            return f"rolls back to {position}"
+        case StateDigest(position=position, digest=digest):
+            return f"has state {digest.hex()[:12]} at {position}"
+        case Replied(session=session, request=request, standing=standing):
+            return f"answers {session}/{request}, {standing.name.lower()}"
+        case Recovered(version=version):
+            return f"is recovered by hand with history {version}"
 
 
 def _span(first: int, count: int) -> str:
