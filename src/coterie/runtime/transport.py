@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol):
         except FrameError as error:
             # The stream is out of step: where the next frame begins is not known any more.
             owner.on_bad_frame(self, error)
-            self.transport.abort()
+            owner.abort(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -378,14 +378,14 @@ class TcpTransport:
     def _on_knock(self, link: Link, incarnation: int) -> None:
         """A peer asks to be dialled. Only a new life of it proves that our link is dead."""
         if link.connection is not None and incarnation > link.incarnation:
-            link.connection.transport.abort()
+            self.abort(link.connection)
         link.wake.set()
 
     def _adopt(self, link: Link, connection: Connection, incarnation: int) -> None:
         """Make a connection the link to its peer; the newest one is the one in use there."""
         if link.connection is not None:
             self._events.count("transport.links_replaced")
-            link.connection.transport.abort()
+            self.abort(link.connection)
         link.connection = connection
         link.incarnation = incarnation
         link.was_up = True
@@ -426,8 +426,17 @@ class TcpTransport:
         self._receiver.frame_arrived(frame)
 
     def on_lost(self, connection: Connection) -> None:
-        """Note the end of a connection; the task of its link goes on from there."""
+        """Note the end of a connection."""
         del self.connections[connection]
+        self._detach(connection)
+
+    def abort(self, connection: Connection) -> None:
+        """End a connection at once; the loop will tell us later, but nobody should use it."""
+        self._detach(connection)
+        connection.transport.abort()
+
+    def _detach(self, connection: Connection) -> None:
+        """Let the link of a connection be down, if it is the one in use; its task goes on."""
         link = connection.link
         if link is not None and link.connection is connection:
             link.connection = None
@@ -475,7 +484,7 @@ class TcpTransport:
                 connection.read_at = max(connection.read_at, now - silence_max / 2)
             elif now - connection.read_at > silence_max:
                 self._events.warn("silent", counter="transport.links_silent", peer=link.peer)
-                connection.transport.abort()
+                self.abort(connection)
 
     async def _seek(self, link: Link) -> None:
         """Try once to get in touch: dial, or knock to be dialled."""
