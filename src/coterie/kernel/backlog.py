@@ -8,7 +8,7 @@ instead of kept.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.kernel.errors import BacklogFull, PayloadTooLarge
 
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from coterie.kernel.layers import Context
 
 
+class Packet(NamedTuple):
+    """Messages that leave together."""
+
+    safe: bool
+    first: int
+    payloads: list[bytes]
+    mark: int = 0
+    """What the layer above told its own messages apart by."""
+
+
 class Backlog:
     """A bounded queue of casts of one replica."""
 
@@ -25,13 +35,13 @@ class Backlog:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._casts: deque[tuple[bool, int, Sequence[bytes]]] = deque()
+        self._casts: deque[tuple[tuple[bool, int], int, Sequence[bytes]]] = deque()
         self.bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._casts)
 
-    def add(self, payloads: Sequence[bytes], *, safe: bool) -> int:
+    def add(self, payloads: Sequence[bytes], *, safe: bool, mark: int = 0) -> int:
         """Queue messages and number them; give the number of the first."""
         settings = self._context.settings
         size = 0
@@ -49,16 +59,16 @@ class Backlog:
             )
         first = self._context.number_messages(len(payloads))
         if payloads:
-            self._casts.append((safe, first, payloads))
+            self._casts.append(((safe, mark), first, payloads))
             self.bytes += size
         return first
 
-    def take_packet(self) -> tuple[bool, int, list[bytes]]:
-        """Take the next packet's worth of messages with one service: (safe, first, payloads)."""
+    def take_packet(self) -> Packet:
+        """Take the next packet's worth of messages that ask for the same."""
         room = self._context.settings.packet_bytes_max
-        safe, first, payloads = self._casts[0]
+        kind, first, payloads = self._casts[0]
         packet: list[bytes] = []
-        while self._casts and self._casts[0][0] == safe:
+        while self._casts and self._casts[0][0] == kind:
             _, number, payloads = self._casts[0]
             taken = 0
             for payload in payloads:
@@ -68,8 +78,8 @@ class Backlog:
                 room -= len(payload)
                 taken += 1
             if taken < len(payloads):
-                self._casts[0] = (safe, number + taken, payloads[taken:])
+                self._casts[0] = (kind, number + taken, payloads[taken:])
                 break
             self._casts.popleft()
         self.bytes -= sum(map(len, packet))
-        return safe, first, packet
+        return Packet(kind[0], first, packet, kind[1])

@@ -147,9 +147,10 @@ class EngineHost(Protocol):
 class Engine(Protocol):
     """What the host asks of an engine."""
 
-    def propose(self, payloads: Sequence[bytes]) -> int:
-        """Have entries ordered; give the identity number of the first.
+    def propose(self, payloads: Sequence[bytes]) -> None:
+        """Have commands ordered.
 
-        Raises `Refused`, with no effect, when too much is waiting. An entry whose view ends
-        before it is ordered is proposed again by the engine with the same identity.
+        Raises `Refused`, with no effect, when too much is waiting. A command whose view ends
+        before it is ordered is proposed again by the engine in the next primary view, as a new
+        entry; a command is known by its request id, not by its entry's identity.
         """

@@ -43,13 +43,14 @@ class Batch:
 
     `first` numbers the first message along the sender's life, so (sender, first + i) is the
     identity of each for ever. `packet` is the batch's number among its sender's in the view.
-    `number`, `delivery` and `safe` are set by the layer that delivers it.
+    `number`, `delivery`, `safe` and `mark` are set by the layer that delivers it.
     """
 
     __slots__ = (
         "delivery",
         "first",
         "header",
+        "mark",
         "number",
         "packet",
         "payloads",
@@ -81,6 +82,7 @@ class Batch:
         self.header = header
         self.payloads = payloads
         self.size = sum(map(len, payloads))
+        self.mark = 0
         self.number = 0
         self.safe = False
         self.delivery = Delivery.REGULAR
@@ -254,13 +256,16 @@ class Layer:
 
     # ---- downwards
 
-    def cast(self, payloads: Sequence[bytes], *, safe: bool = False) -> int:
+    def cast(self, payloads: Sequence[bytes], *, safe: bool = False, mark: int = 0) -> int:
         """Multicast messages to the view; give the identity number of the first.
+
+        A layer tells its own messages from those of the layers above it by *mark*, which the
+        receivers find in the batch.
 
         They may wait (for the window, the token, the end of a view change), in order. Raises
         `Refused`, with no effect, when a message is too large or too much is waiting.
         """
-        return self.below.cast(payloads, safe=safe)
+        return self.below.cast(payloads, safe=safe, mark=mark)
 
     def cast_packet(
         self, header: bytes, first: int, payloads: list[bytes], *, safe: bool, urgent: bool

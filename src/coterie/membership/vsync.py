@@ -123,10 +123,10 @@ class Vsync(Layer):
 
     # ---- downwards
 
-    def cast(self, payloads: Sequence[bytes], *, safe: bool = False) -> int:
+    def cast(self, payloads: Sequence[bytes], *, safe: bool = False, mark: int = 0) -> int:
         # Without an order there is no safe delivery; VSYNC alone delivers as things arrive.
         del safe
-        return self._backlog.add(payloads, safe=False)
+        return self._backlog.add(payloads, safe=False, mark=mark)
 
     @property
     def can_cast(self) -> bool:
@@ -188,8 +188,9 @@ class Vsync(Layer):
         if self.has_left:
             return
         while self._backlog and self.can_cast:
-            _, first, payloads = self._backlog.take_packet()
-            self.cast_packet(b"", first, payloads, safe=False, urgent=False)
+            _, first, payloads, mark = self._backlog.take_packet()
+            header = bytes([mark]) if mark else b""
+            self.cast_packet(header, first, payloads, safe=False, urgent=False)
         if self._must_consider:
             self._must_consider = False
             self.change.consider()

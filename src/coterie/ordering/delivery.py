@@ -43,8 +43,8 @@ class OrderLayer(Layer):
         self.backlog = Backlog(context)
         self._numbered = 0
 
-    def cast(self, payloads: Sequence[bytes], *, safe: bool = False) -> int:
-        return self.backlog.add(payloads, safe=safe)
+    def cast(self, payloads: Sequence[bytes], *, safe: bool = False, mark: int = 0) -> int:
+        return self.backlog.add(payloads, safe=safe, mark=mark)
 
     def view(self, view: View) -> None:
         self.members = view.members

@@ -36,6 +36,7 @@ class Order(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     safe: bool
     runs: list[tuple[int, int]]
+    mark: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -67,9 +68,10 @@ class DynamicSequencer(OrderLayer):
     def finish_turn(self) -> None:
         is_sequencer = self.rank == 0
         while self.backlog and self.below.can_cast:
-            safe, first, payloads = self.backlog.take_packet()
+            safe, first, payloads, mark = self.backlog.take_packet()
             runs = [*self._take_unordered(), (0, 1)] if is_sequencer else []
-            self._send(Order(safe, runs), first, payloads, urgent=safe or self._unordered_is_safe)
+            order = Order(safe, runs, mark)
+            self._send(order, first, payloads, urgent=safe or self._unordered_is_safe)
         if self._unordered and self.below.can_cast:
             order = Order(safe=False, runs=self._take_unordered())
             self._send(order, 0, [], urgent=self._unordered_is_safe)
@@ -97,6 +99,7 @@ class DynamicSequencer(OrderLayer):
             order = batch.header
             assert isinstance(order, Order)
             batch.safe = order.safe
+            batch.mark = order.mark
             if batch.payloads:
                 self._waiting[batch.rank].append(batch)
                 if self.rank == 0 and batch.rank != 0:

@@ -64,6 +64,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     safe: bool
     order: int
+    mark: int = 0
 
 
 class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -188,9 +189,9 @@ class RotatingToken(OrderLayer):
         for _ in range(self.context.settings.token_visit_packets):
             if not (self.backlog and self.below.can_cast):
                 break
-            safe, first, payloads = self.backlog.take_packet()
+            safe, first, payloads, mark = self.backlog.take_packet()
             order += 1
-            header = _encoder.encode(Place(safe, order))
+            header = _encoder.encode(Place(safe, order, mark))
             self.below.cast_packet(header, first, payloads, safe=safe, urgent=False)
         return order
 
@@ -241,6 +242,7 @@ class RotatingToken(OrderLayer):
             assert isinstance(place, Place)
             assert place.order not in waiting, "two packets have one number"
             batch.safe = place.safe
+            batch.mark = place.mark
             waiting[place.order] = batch
         while self._have + 1 in waiting:
             self._have += 1
