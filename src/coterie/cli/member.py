@@ -80,14 +80,12 @@ def run(args: argparse.Namespace) -> int:
     from coterie.cli.member_session import Session, prepare  # noqa: PLC0415
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415
     from coterie.runtime.driver import TurnFailed  # noqa: PLC0415
-    from coterie.runtime.garbage import calm_collector  # noqa: PLC0415
     from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
 
     _check(args)
     _fill_standard_files()
     try:
         session = Session(prepare(args))
-        calm_collector()
         status = run_loop(session.run())
     except TurnFailed as failure:
         if not isinstance(failure.__cause__, OSError):

@@ -23,6 +23,7 @@ from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.kernel.views import View
 from coterie.runtime.address import Address, parse_address
 from coterie.runtime.events import log, logger
+from coterie.runtime.garbage import calm_collector
 from coterie.runtime.process import LiveProcess
 from coterie.runtime.recorder import FileRecorder
 from coterie.stacks import parse_stack
@@ -127,6 +128,7 @@ class Session:
             self._guard(process)
             self._print_start(process.transport.address)
             member = process.join(options.group, options.stack, self)
+            calm_collector()
             async with asyncio.TaskGroup() as tasks:
                 lines = tasks.create_task(self._cast_lines(member))
                 await self._stop.wait()

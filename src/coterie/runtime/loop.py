@@ -46,5 +46,10 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 def run(main: Coroutine[object, object, T]) -> T:
     """Run *main* to its end on the chosen loop, as `asyncio.run` does."""
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    try:
+        loop = new_event_loop()
+    except CoterieError:
+        main.close()
+        raise
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(main)

@@ -1,0 +1,80 @@
+"""Members as real processes: killed, restarted, partitioned and merged under load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.runtime.cluster import Cluster
+
+from coterie.runtime.loop import run
+from coterie.stacks import STACKS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = "abcde"
+
+pytestmark = pytest.mark.slow  # real processes, and failure detection in real time
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_five_members_through_kills_partitions_and_merges(stack: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Cluster(NAMES, stack=stack, folder=tmp_path) as cluster:
+            await cluster.start(NAMES)
+            await cluster.until_views(NAMES)
+            cluster.start_load()
+            await cluster.until_more_delivered(100)
+
+            for victim in "ea":  # a is the first of the view, so the sequencer
+                await cluster.kill(victim)
+                await cluster.until_views(NAMES.replace(victim, ""))
+                await cluster.until_more_delivered(50)
+                await cluster.start(victim)
+                await cluster.until_views(NAMES)
+                await cluster.until_more_delivered(50)
+
+            cluster.cut("ab", "cde")
+            await cluster.until_views("ab", "cde")
+            await cluster.until_more_delivered(50)
+            cluster.mend()
+            await cluster.until_views(NAMES)
+
+            cluster.hold("abc", "de")
+            await cluster.until_views("abc", "de")
+            await cluster.until_more_delivered(50)
+            cluster.mend()
+            await cluster.until_views(NAMES)
+
+            await cluster.until_more_delivered(50)
+            await cluster.stop_load()
+            await check_all_delivered(cluster)
+            await cluster.stop()
+
+        history = cluster.check()
+        assert history.records > 3000
+        lives = {(member.id, member.incarnation) for member in history.lives}
+        assert lives == {("a", 1), ("a", 2), ("b", 1), ("c", 1), ("d", 1), ("e", 1), ("e", 2)}
+
+    run(story())
+
+
+async def check_all_delivered(cluster: Cluster) -> None:
+    """What was cast last reaches everybody, and what a survivor ever cast reached itself."""
+    members = list(cluster.running.values())
+    for member in members:
+        member.cast(f"last of {member.id}")
+    await cluster.until(
+        lambda: all(
+            f"last of {other.id}" in member.delivered for member in members for other in members
+        ),
+        "everyone delivers the last message of everyone",
+    )
+    for member in members:
+        mine = [text.removeprefix("!") for text in member.cast_texts]
+        own = {f"{member.id}.{member.life}", f"last of {member.id}"}
+        delivered = [
+            text for text in member.delivered if text in own or text.rpartition(".")[0] in own
+        ]
+        assert delivered == mine
