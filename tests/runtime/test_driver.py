@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from coterie.kernel.clock import Duration, milliseconds
+from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.errors import BacklogFull, PayloadTooLarge
 from coterie.kernel.layers import Batch
 from coterie.kernel.process import Effects, Process
-from coterie.kernel.settings import Settings
+from coterie.kernel.settings import DEFAULT_SETTINGS, Settings
 from coterie.kernel.views import View
 from coterie.kernel.wire import Frame
 from coterie.membership.detector import HeartbeatDetector
 from coterie.runtime.address import Address
 from coterie.runtime.driver import Driver, TurnFailed, clock
 from coterie.runtime.loop import run
-from coterie.runtime.member import HasLeft
+from coterie.runtime.member import HasLeft, Member
 from coterie.runtime.process import LiveProcess, SettingsError
 from coterie.runtime.recorder import MemoryRecorder
 from coterie.runtime.transport import ListenError
@@ -312,37 +312,61 @@ def test_a_cast_is_on_record_before_anyone_hears_of_it() -> None:
     run(story())
 
 
+def pair(settings: Settings = DEFAULT_SETTINGS) -> dict[str, LiveProcess]:
+    """Two processes that know each other's addresses before either listens."""
+    sockets = {id: socket.create_server(("127.0.0.1", 0)) for id in "ab"}
+    addresses = {id: Address(*sockets[id].getsockname()) for id in "ab"}
+    return {
+        id: LiveProcess(
+            id=id,
+            incarnation=1,
+            cluster="test",
+            listen=sockets[id],
+            peers={peer: addresses[peer] for peer in "ab" if peer != id},
+            settings=settings,
+        )
+        for id in "ab"
+    }
+
+
+def size_of(member: Member) -> int:
+    return len(member.view.members) if member.view is not None else 0
+
+
 def test_two_processes_find_each_other_and_leave_in_good_order() -> None:
     async def story() -> None:
-        sockets = {id: socket.create_server(("127.0.0.1", 0)) for id in "ab"}
-        addresses = {id: Address(*sockets[id].getsockname()) for id in "ab"}
+        processes = pair()
         news = {id: News() for id in "ab"}
-        processes = {
-            id: LiveProcess(
-                id=id,
-                incarnation=1,
-                cluster="test",
-                listen=sockets[id],
-                peers={peer: addresses[peer] for peer in "ab" if peer != id},
-            )
-            for id in "ab"
-        }
         async with processes["a"] as a, processes["b"] as b:
             members = {p.id: p.join("g", "TOKEN:VSYNC", news[p.id]) for p in (a, b)}
-
-            def is_whole(size: int, *ids: str) -> bool:
-                views = [members[id].view for id in ids]
-                return all(view is not None and len(view.members) == size for view in views)
-
-            await news["a"].until(lambda: is_whole(2, "a"))
-            await news["b"].until(lambda: is_whole(2, "b"))
+            for id in "ab":
+                await news[id].until(lambda id=id: size_of(members[id]) == 2)  # type: ignore[misc]
             await members["b"].cast([b"hello"])
             await news["a"].until(lambda: news["a"].texts == [b"hello"])
             await members["a"].leave()
             with pytest.raises(HasLeft):
                 await members["a"].cast([b"too late"])
-            await news["b"].until(lambda: is_whole(1, "b"))
+            await news["b"].until(lambda: size_of(members["b"]) == 1)
             assert b.counters()["transport.links_up"] == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize("victim", ["a", "b"])
+def test_a_process_that_dies_is_suspected_at_once(victim: str) -> None:
+    """Whichever of the two dialled: a refused connection says it, not the end of patience."""
+
+    async def story() -> None:
+        patient = Settings(suspect_after_min=seconds(60), suspect_after_max=seconds(60))
+        processes = pair(patient)
+        survivor = processes["b" if victim == "a" else "a"]
+        news = News()
+        async with survivor:
+            member = survivor.join("g", "DYNSEQ:VSYNC", news)
+            async with processes[victim] as dying:
+                dying.join("g", "DYNSEQ:VSYNC", News())
+                await news.until(lambda: size_of(member) == 2)
+            await news.until(lambda: size_of(member) == 1)
 
     run(story())
 
