@@ -9,27 +9,55 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.kernel.errors import StackError
-from coterie.kernel.replica import Replica
+from coterie.kernel.replica import Replica, Top
 from coterie.membership.vsync import Vsync
 from coterie.ordering.dynseq import DynamicSequencer
 from coterie.ordering.token import RotatingToken
+from coterie.replication.layer import EngineTop
+from coterie.replication.primary import PrimaryViews
+from coterie.replication.safe import GlobalSafety
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coterie.kernel.engine import EngineHost
     from coterie.kernel.layers import Application, Context, Layer, Service
 
 LAYERS: dict[str, type[Layer]] = {
-    layer.name: layer for layer in (Vsync, DynamicSequencer, RotatingToken)
+    layer.name: layer
+    for layer in (Vsync, DynamicSequencer, RotatingToken, PrimaryViews, GlobalSafety)
 }
 
 STACKS = ("VSYNC", "DYNSEQ:VSYNC", "TOKEN:VSYNC")
-"""The stacks that make sense at present, for help texts and for campaigns over all of them."""
+"""The stacks of group communication alone."""
+
+ENGINE_STACKS = (
+    "PVSYNC",
+    "DYNSEQ:PVSYNC",
+    "TOKEN:PVSYNC",
+    "SAFE:DYNSEQ:PVSYNC",
+    "SAFE:TOKEN:PVSYNC",
+)
+"""The stacks of **objects**, figure 4, as the paper writes them."""
+
+
+def expand(stack: str) -> list[str]:
+    """Give the names of a stack's layers, top first, with the paper's shorthand written out.
+
+    PVSYNC means primary views, and those stand above the order: SAFE:TOKEN:PVSYNC is
+    SAFE:PRIMARY:TOKEN:VSYNC.
+    """
+    names = stack.upper().split(":")
+    if names[-1] != "PVSYNC":
+        return names
+    above = [name for name in names[:-1] if name == "SAFE"]
+    below = [name for name in names[:-1] if name != "SAFE"]
+    return [*above, "PRIMARY", *below, "VSYNC"]
 
 
 def parse_stack(stack: str, layers: Mapping[str, type[Layer]] = LAYERS) -> list[type[Layer]]:
     """Check the name of a stack and give its layers, top first."""
-    names = stack.upper().split(":")
+    names = expand(stack)
     unknown = [name for name in names if name not in layers]
     if unknown:
         raise StackError(
@@ -51,8 +79,13 @@ def parse_stack(stack: str, layers: Mapping[str, type[Layer]] = LAYERS) -> list[
                 f"{stack!r} cannot work: {layer.name} needs {missing[0]}, "
                 "which nothing below it gives"
             )
-        given = layer.gives
+        given = layer.services(given)
     return parsed
+
+
+def has_engine(stack: str) -> bool:
+    """Say whether a stack keeps a history, so that a host stands on it."""
+    return "PRIMARY" in expand(stack)
 
 
 def build(
@@ -61,12 +94,31 @@ def build(
     application: Application,
     layers: Mapping[str, type[Layer]] = LAYERS,
 ) -> Replica:
-    """Build a replica with this stack. *layers* lets tests put in variants of layers."""
+    """Build a replica of group communication. *layers* lets tests put in variants of layers."""
+    if has_engine(stack):
+        raise StackError(f"{stack!r} keeps a history: it needs a host, not an application")
+    return _build(stack, context, Top(context, application), layers)
+
+
+def build_engine(
+    stack: str,
+    context: Context,
+    host: EngineHost,
+    layers: Mapping[str, type[Layer]] = LAYERS,
+) -> Replica:
+    """Build a replica that keeps a history and has *host* execute it."""
+    if not has_engine(stack):
+        raise StackError(
+            f"{stack!r} keeps no history, so it cannot replicate an object: "
+            f"choose one of {', '.join(ENGINE_STACKS)}"
+        )
+    context.recording = False  # entries are on record instead of messages
+    return _build(stack, context, EngineTop(context, host), layers)
+
+
+def _build(stack: str, context: Context, top: Layer, layers: Mapping[str, type[Layer]]) -> Replica:
     built = [layer(context) for layer in parse_stack(stack, layers)]
     bottom = built[-1]
     assert isinstance(bottom, Vsync)
     bottom.stack = stack.upper()
-    replica = Replica(context, built, bottom, application)
-    for layer in built:
-        layer.assembled()
-    return replica
+    return Replica(context, top, built, bottom)

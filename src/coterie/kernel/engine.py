@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from coterie.kernel.views import Member, ViewId, Viewstamp
+from coterie.kernel.views import NO_VIEW, Member, ViewId, Viewstamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -93,6 +93,23 @@ class Version(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False
 
     def __str__(self) -> str:
         return f"{self.view}@{self.position}"
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replica brings from its earlier lives."""
+
+    is_zombie: bool = False
+    """Whether it once was in a primary view and has lost what it knew there."""
+    highest_view: int = 0
+    """The highest view number it may have taken part in."""
+    version: Version = Version(NO_VIEW, 0)
+    settled: int = 0
+    position: int = 0
+    """Of the state in `chunks`; 0 where there is none."""
+    chunks: tuple[bytes, ...] = ()
+    origins: tuple[tuple[Member, int], ...] = ()
+    runs: tuple[Run, ...] = ()
+    """The entries above the state."""
 
 
 class Role(enum.Enum):

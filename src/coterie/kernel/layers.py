@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from coterie.kernel.clock import Duration, Instant
+    from coterie.kernel.engine import Past
     from coterie.kernel.records import Record
     from coterie.kernel.settings import Settings
     from coterie.kernel.views import Configuration, Member, ReplicaId, View, ViewId
@@ -36,6 +37,8 @@ class Service(enum.Enum):
     STABILITY = "stability (who has received what)"
     TOTAL_ORDER = "total order"
     SAFE_DELIVERY = "safe delivery"
+    PRIMARY_VIEWS = "primary views"
+    GLOBAL_SAFETY = "global safety"
 
 
 class Batch:
@@ -144,7 +147,9 @@ class Context:
         random: Random,
         surroundings: Surroundings,
         recording: bool = True,
+        past: Past | None = None,
     ) -> None:
+        self.past = past
         self.group = group
         self.me = me
         self.configuration = configuration
@@ -247,6 +252,12 @@ class Layer:
 
     above: Layer
     below: Layer
+
+    @classmethod
+    def services(cls, below: frozenset[Service]) -> frozenset[Service]:
+        """Give the services there are above this layer, when these are there below it."""
+        del below
+        return cls.gives
 
     def __init__(self, context: Context) -> None:
         self.context = context

@@ -112,19 +112,19 @@ class Top(Layer):
 
 
 class Replica:
-    """A built stack. `layers` are top first, as they are written."""
+    """A built stack: `layers` are top first, as they are written; *top* is their end."""
 
     def __init__(
-        self, context: Context, layers: Sequence[Layer], bottom: Bottom, application: Application
+        self, context: Context, top: Layer, layers: Sequence[Layer], bottom: Bottom
     ) -> None:
         self.context = context
         self.layers = tuple(layers)
         self.bottom = bottom
-        self.application = application
-        order: list[Layer] = [Top(context, application), *layers]
-        for upper, lower in pairwise(order):
+        for upper, lower in pairwise([top, *layers]):
             upper.below = lower
             lower.above = upper
+        for layer in reversed(self.layers):
+            layer.assembled()
 
     def cast(self, payloads: Sequence[bytes], *, safe: bool = False) -> int:
         """Multicast messages; see `Layer.cast`."""

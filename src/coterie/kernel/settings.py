@@ -66,6 +66,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     frame_bytes_max: int = 8 << 20
     """The largest frame; what a turn sends to one peer is split into frames below it."""
 
+    # The history.
+    history_bytes: int = 32 << 20
+    """How many bytes of settled entries are kept for replicas that come back; older ones are
+    in the state only, which is then sent whole. Also what a learner keeps while it learns."""
+    transfer_resend: Duration = milliseconds(100)
+    """How long a learner waits for an answer before it asks another donor."""
+
     # The rotating token.
     token_resend: Duration = milliseconds(30)
     """How long a member that passed the token waits for a sign of it before sending it again."""

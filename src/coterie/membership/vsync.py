@@ -98,7 +98,9 @@ class Vsync(Layer):
                 configuration=self.configuration,
             )
         )
-        alone = ViewId(1, self.me.id, self.me.incarnation)
+        if context.past is not None:
+            self.highest = context.past.highest_view
+        alone = ViewId(self.highest + 1, self.me.id, self.me.incarnation)
         self.report_proposal(alone, (self.me,))
         self._enter(View(alone, (self.me,), (NO_VIEW,), (b"",), self.configuration))
         self.discovery.start()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from coterie.kernel.views import Member
 
 
-class Token(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
+class Token(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=101):
     """The token, at one hop of its way."""
 
     hop: int
@@ -49,13 +49,13 @@ class Token(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
     idle: int
 
 
-class TokenArrived(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
+class TokenArrived(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=102):
     """Answer to a token that had arrived before: there is no need to send it again."""
 
     hop: int
 
 
-class TokenWanted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
+class TokenWanted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=103):
     """A member has something to send and believes the token to be at rest."""
 
 
@@ -73,6 +73,8 @@ class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
     safe_to: int
     above: bytes
 
+
+_TAGS = frozenset({101, 102, 103})
 
 _encoder = msgspec.msgpack.Encoder()
 _place_decoder = msgspec.msgpack.Decoder(Place)
@@ -122,6 +124,10 @@ class RotatingToken(OrderLayer):
         self._passed = None
 
     def receive_direct(self, sender: Member, body: bytes) -> None:
+        # An encoded message is an array whose first element, here one byte, is its tag.
+        if len(body) > 1 and body[1] not in _TAGS:
+            self.above.receive_direct(sender, body)
+            return
         try:
             message = _message_decoder.decode(body)
         except msgspec.DecodeError as error:

@@ -1,0 +1,96 @@
+"""The messages of PRIMARY: ordered ones, by which a view becomes primary, and direct ones.
+
+Ordered messages name their view, because a cast may wait past the end of the view it was meant
+for; direct messages never leave their view.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from coterie.kernel.engine import Run, Version
+from coterie.kernel.views import Member, ViewId
+
+
+class Credentials(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """Ordered: what a member brings to a new view."""
+
+    view: ViewId
+    version: Version
+    settled: int
+    is_zombie: bool
+
+
+class Accept(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """Ordered: this member holds the initial history of the view and may be counted.
+
+    For a member that had to fetch it, this is the paper's xfer_done.
+    """
+
+    view: ViewId
+
+
+class AckEntries(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
+    """Direct: all entries of this view up to `position` are in this member's history.
+
+    The view it travels in and the position together name the last entry.
+    """
+
+    position: int
+    wants_answer: bool
+
+
+class SettledUpTo(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4):
+    """Direct: everything up to `position` in this view's history is authoritative."""
+
+    position: int
+
+
+class FetchEntries(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5):
+    """Direct: send entries above `after`, up to `up_to`."""
+
+    after: int
+    up_to: int
+
+
+class Entries(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6):
+    """Direct: the answer; as many entries as fit into one message."""
+
+    after: int
+    runs: list[Run]
+
+
+class StateOffer(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
+    """Direct: the entries are gone; here is the state at a later position, in chunks."""
+
+    position: int
+    chunks: int
+    origins: list[tuple[Member, int]]
+
+
+class FetchChunk(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=8):
+    """Direct: send one chunk of the state offered."""
+
+    position: int
+    index: int
+
+
+class StateChunk(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=9):
+    """Direct: one chunk of a state."""
+
+    position: int
+    index: int
+    data: bytes
+
+
+PrimaryMessage = (
+    Credentials
+    | Accept
+    | AckEntries
+    | SettledUpTo
+    | FetchEntries
+    | Entries
+    | StateOffer
+    | FetchChunk
+    | StateChunk
+)
