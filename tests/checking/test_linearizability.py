@@ -10,7 +10,9 @@ import pytest
 from coterie.checking.linearizability import (
     UNSEEN,
     Add,
+    At,
     Called,
+    CompareAndSet,
     Counter,
     Dequeue,
     Deterministic,
@@ -22,6 +24,7 @@ from coterie.checking.linearizability import (
     Model,
     NotLinearizable,
     Operation,
+    PerKey,
     Queue,
     Read,
     Register,
@@ -144,11 +147,15 @@ def test_one_process_has_one_clock() -> None:
 
 def test_nothing_waits_for_a_doubted_operation() -> None:
     """Evidence under uncertain clocks: a relaxed operation does not hold up its own process."""
-    impossible = read("c", 7, 0, 30)
-    history = [write("a", 1, 0, 10), impossible, write("a", 5, 12, 20), read("b", 5, 0, 9)]
-    verdict = check(history, Register(), widen=50)
+    first = write("a", 1, 0, 10)
+    second: OnRegister = Operation(
+        process="a", command=CompareAndSet(None, 5), result=True, called=12, returned=20
+    )
+    third = read("b", 5, 0, 9)
+    # The second and the third fit each other if the first may not have happened.
+    verdict = check([first, second, third], Register(), widen=50)
     assert isinstance(verdict, NotLinearizable)
-    assert verdict.evidence.core == (impossible,)
+    assert verdict.evidence.core == (first, third)
 
 
 def test_clocks_are_not_apart_by_less_than_nothing() -> None:
@@ -167,6 +174,21 @@ def hard_history(count: int) -> list[Operation[QueueCommand, Hashable]]:
     ]
     never = Operation(process=-1, command=Dequeue(), result=-1, called=11, returned=12)
     return [*enqueues, never]
+
+
+def keyed(
+    key: str, history: Iterable[Operation[QueueCommand, Hashable]]
+) -> list[Operation[At[QueueCommand], Hashable]]:
+    return [
+        Operation(
+            process=each.process,
+            command=At(key, each.command),
+            result=each.result,
+            called=each.called,
+            returned=each.returned,
+        )
+        for each in history
+    ]
 
 
 def test_a_search_stops_at_its_limit() -> None:
@@ -200,6 +222,7 @@ def test_a_deadline_that_passes_after_the_verdict_costs_only_the_reduction() -> 
     stale = read("b", 3, 100, 101)
     verdict = check([*history, stale], Register(), deadline=deadline)
     assert isinstance(verdict, NotLinearizable)
+    assert looks < 5
     assert not verdict.evidence.is_minimal
     assert len(verdict.evidence.core) == 10
     assert "(fewer may do: the reduction reached its limit):" in str(verdict)
@@ -207,14 +230,14 @@ def test_a_deadline_that_passes_after_the_verdict_costs_only_the_reduction() -> 
 
 def test_one_bad_key_is_enough() -> None:
     """A key that could not be decided does not hide one that is surely wrong."""
-
-    class Parted(Queue):
-        def key_of(self, command: QueueCommand) -> Hashable:
-            return "easy" if isinstance(command, Dequeue) else "hard"
-
-    verdict = check(hard_history(12), Parted(), steps_max=100)
+    hard = keyed("hard", hard_history(12))
+    wrong = keyed("wrong", hard_history(0))
+    limited = check(hard, PerKey(Queue()), steps_max=100)
+    assert isinstance(limited, Unknown)
+    assert limited.keys == ("hard",)
+    verdict = check([*hard, *wrong], PerKey(Queue()), steps_max=100)
     assert isinstance(verdict, NotLinearizable)
-    assert verdict.keys == ("easy",)
+    assert verdict.keys == ("wrong",)
 
 
 def test_a_long_history_is_no_burden() -> None:

@@ -305,6 +305,7 @@ def check_evidence(
     for index, doubted in enumerate(evidence.core):
         fewer = evidence.core[:index] + evidence.core[index + 1 :]
         assert has_order(model, facts(fewer, relaxed=[*relevant, doubted], widen=widen))
+    assert evidence.misfit in evidence.core
     assert str(evidence)
 
 

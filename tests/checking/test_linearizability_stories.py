@@ -155,6 +155,16 @@ def test_a_read_of_what_nobody_wrote_stands_alone() -> None:
     )
 
 
+def test_what_does_not_fit_is_one_of_those_that_contradict() -> None:
+    """Also when a doubted operation returns at the same time."""
+    story = """
+        a |----|
+        b   |--|
+    """
+    text = explanation(told(story, (Write(9), None), (Read(), 7)), Register())
+    assert text.endswith("\n\n  b  read → 7  does not fit")
+
+
 # Lost operations ------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 STEPS_MAX = 1_000_000
-"""Steps for one key unless the caller says otherwise: some seconds, and at worst some 400 MB."""
+"""Steps for one key unless the caller says otherwise: some seconds and some hundred megabytes."""
 
 
 @dataclass(frozen=True, slots=True)

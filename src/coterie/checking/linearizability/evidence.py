@@ -32,7 +32,14 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from coterie.checking.linearizability.agenda import Agenda
 from coterie.checking.linearizability.history import UNSEEN
 from coterie.checking.linearizability.rendering import render
-from coterie.checking.linearizability.search import Exhausted, Limits, Placed, Stopped, search
+from coterie.checking.linearizability.search import (
+    Exhausted,
+    Found,
+    Limits,
+    Placed,
+    Stopped,
+    search,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -110,14 +117,16 @@ def explain(
 class _Case(Generic[S, C, R]):
     """The shortest prefix without an order.
 
-    ends: the return up to which there is no order.
-    failure: the search for it, in which operations under way at that time were relaxed.
+    fits: all that returned before this time has an order.
+    ends: the return up to which there is no order: the same, unless a limit was reached.
+    failure: the search up to it, in which operations under way at that time were relaxed.
     """
 
     model: Model[S, C, R]
     operations: Sequence[Operation[C, R]]
     limits: Limits
     widen: float
+    fits: float
     ends: float
     failure: Exhausted[S, C, R]
 
@@ -131,21 +140,23 @@ class _Case(Generic[S, C, R]):
         widen: float,
     ) -> _Case[S, C, R]:
         """Find the prefix, given the failure of the whole."""
-        case = cls(model, operations, limits, widen, inf, failure)
+        case = cls(model, operations, limits, widen, -inf, inf, failure)
         returns = sorted({case.end(each) for each in operations if each.returned is not None})
         # What returned before the search was stuck has an order; most often the next has none. It
         # can have one all the same if the search was stuck for the result of one under way.
-        low, high = returns.index(case.end(failure.stuck)), len(returns) - 1
-        case, probe = replace(case, ends=returns[high]), low
+        probe = low = returns.index(case.end(failure.stuck))
+        high = len(returns) - 1
         while low < high:
-            shorter = replace(case, ends=returns[probe])
-            outcome = search(model, shorter.agenda(shorter.returned()), limits)
+            case = replace(case, ends=returns[probe])
+            outcome = search(model, case.agenda(case.returned()), limits)
             if isinstance(outcome, Exhausted):
-                case, high = replace(shorter, failure=outcome), probe
-            else:
+                failure, high = outcome, probe
+            elif isinstance(outcome, Found):
                 low = probe + 1
+            else:
+                break
             probe = (low + high) // 2
-        return case
+        return replace(case, fits=returns[low], ends=returns[high], failure=failure)
 
     def call(self, operation: Operation[C, R]) -> float:
         return operation.called - self.widen
@@ -180,7 +191,8 @@ class _Case(Generic[S, C, R]):
         outcome = search(self.model, self.agenda(self.returned()), self.limits, watch=watch)
         if isinstance(outcome, Exhausted):
             for time, starts in outcome.watched.items():
-                yield _Reduction(self, time, starts, stuck)
+                if starts:
+                    yield _Reduction(self, time, starts, stuck)
 
 
 class _Reduction(Generic[S, C, R]):
@@ -230,15 +242,12 @@ class _Reduction(Generic[S, C, R]):
 
     def _remains(self, suspects: list[int]) -> bool:
         """Whether the contradiction remains when all but these are relaxed."""
-        trusted = self._kept + suspects
-        if not trusted:
-            return False
         if not self._steps_left:
             self._was_cut_short = True
             return False
         case = self._case
         limits = Limits(min(_TRIAL_STEPS_MAX, self._steps_left), case.limits.deadline)
-        agenda = case.agenda(trusted, self._begins)
+        agenda = case.agenda(self._kept + suspects, self._begins)
         outcome = search(case.model, agenda, limits, starts=self._starts)
         self._steps_left = max(0, self._steps_left - outcome.steps)
         if isinstance(outcome, Exhausted):
@@ -253,13 +262,13 @@ class _Reduction(Generic[S, C, R]):
     def _evidence(self) -> Evidence[S, C, R]:
         case = self._case
         core = [case.operations[i] for i in sorted(self._kept + self._suspects)]
-        # Without one that returned at the end, a shorter prefix would have no order.
         misfit = self._failure.stuck
+        # Without one that returned at the end, a shorter prefix would have no order.
         stuck = max(core, key=lambda each: (case.end(each), each is misfit))
         return Evidence(
             key=case.model.key_of(stuck.command),
             operations_count=len(case.operations),
-            prefix_count=sum(case.end(each) < case.ends for each in case.operations),
+            prefix_count=sum(case.end(each) < case.fits for each in case.operations),
             stuck=stuck,
             begins=self._begins,
             starts=self._starts,

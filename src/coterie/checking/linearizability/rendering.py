@@ -69,7 +69,7 @@ def _beginning(evidence: Evidence[S, C, R]) -> list[str]:
     states = [_short(repr(each)) for each in evidence.starts[:_STATES_SHOWN_MAX]]
     hidden = len(evidence.starts) - len(states)
     more = f" or {hidden} more" if hidden else ""
-    return [f"At time {evidence.begins:g} the state can only be {' or '.join(states)}{more}."]
+    return [f"At time {evidence.begins} the state can only be {' or '.join(states)}{more}."]
 
 
 def _claim(evidence: Evidence[S, C, R]) -> str:
@@ -127,7 +127,8 @@ def _text(evidence: Evidence[S, C, R], operation: Operation[C, R]) -> str:
 
 
 def _short(text: str) -> str:
-    """Cut the middle out of a long text: both ends tell it apart from others."""
+    """Make one line of it, and cut the middle out: both ends tell it apart from others."""
+    text = text.replace("\n", " ")
     if len(text) <= _TEXT_WIDTH_MAX:
         return text
     half = _TEXT_WIDTH_MAX // 2

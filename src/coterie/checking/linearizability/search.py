@@ -64,7 +64,8 @@ _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
 class Limits:
     """How far a search may go.
 
-    steps_max: steps of one search; a step costs microseconds of time and, at worst, some 400 bytes.
+    steps_max: steps of one search. A step takes some microseconds and, at worst, keeps a state and
+        a few hundred bytes.
     deadline: asked now and then whether time is up; None for no deadline. The caller brings the
         clock, so the search has none.
     """
