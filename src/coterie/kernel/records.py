@@ -38,6 +38,8 @@ class Started(_Record, tag=1, frozen=True):
 
     stack: str
     configuration: Configuration
+    is_zombie: bool = False
+    """Whether it has lost what it knew in an earlier life, and may not be counted."""
 
 
 class Stopped(_Record, tag=2, frozen=True):

@@ -22,6 +22,7 @@ class Bottom(Protocol):
     """What the lowest layer of a stack offers to the process around it."""
 
     has_left: bool
+    highest: int
 
     def start(self) -> None:
         """Begin the replica's life; called inside its first turn."""

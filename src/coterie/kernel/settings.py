@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # The history.
     history_bytes: int = 32 << 20
     """How many bytes of settled entries are kept for replicas that come back; older ones are
-    in the state only, which is then sent whole. Also what a learner keeps while it learns."""
+    in the state only, which is then sent whole."""
     transfer_resend: Duration = milliseconds(100)
     """How long a learner waits for an answer before it asks another donor."""
 

@@ -96,6 +96,7 @@ class Vsync(Layer):
                 at=context.now,
                 stack=self.stack,
                 configuration=self.configuration,
+                is_zombie=context.past is not None and context.past.is_zombie,
             )
         )
         if context.past is not None:

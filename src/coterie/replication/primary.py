@@ -46,6 +46,7 @@ from coterie.kernel.records import (
     Recovered,
     RolledBack,
     Settled,
+    TransitionalInstalled,
 )
 from coterie.kernel.views import NO_VIEW, Member, View, ViewId
 from coterie.replication.layer import EngineLayer
@@ -199,8 +200,8 @@ class PrimaryViews(EngineLayer):
 
     def transitional(self, view: ViewId, members: tuple[Member, ...]) -> None:
         # What still comes are facts about the old view; nothing new can be begun in it.
-        del view, members
         self._is_ending = True
+        self._report(TransitionalInstalled, view=view, members=members)
 
     def end_view(self, ending: Ending) -> None:
         self.transitional(ending.view, ending.transitional)
@@ -351,7 +352,7 @@ class PrimaryViews(EngineLayer):
             self._report(EntriesAccepted, run=run)
             if run.origin == self.me and not self._hurries:
                 self._no_longer_pending(run.first + len(run.payloads) - 1)
-            if run.origin != self.me and run.origin not in self._ack_to:
+            if run.origin not in self._ack_to:
                 self._ack_to.append(run.origin)
         if self._phase is _Phase.CONFIRMED:
             log.version = Version(self._view.id, log.end)
@@ -362,7 +363,7 @@ class PrimaryViews(EngineLayer):
         """Entries go on while we learn; what is too much to keep will be fetched instead."""
         self._tail.append(run)
         self._tail_bytes += size
-        if self._tail_bytes > self.context.settings.history_bytes and self._transfer is not None:
+        if self._tail_bytes > self.context.settings.backlog_bytes and self._transfer is not None:
             self._tail = []
             self._tail_bytes = 0
             self._transfer.up_to = max(self._transfer.up_to, run.last_position)
@@ -461,13 +462,11 @@ class PrimaryViews(EngineLayer):
         if not self._hurries:
             self._watch_settling()
             return
-        first = self._view.members[0]
-        targets, self._ack_to = self._ack_to, []
-        if first != self.me and first not in targets:
-            targets.append(first)
+        waiting, self._ack_to = self._ack_to, []
         message = AckEntries(self.log.end, wants_answer=False)
-        for member in targets:
-            self._send(member, message)
+        for member in self._view.members:
+            if member != self.me and (member in waiting or member == self._view.members[0]):
+                self._send(member, message)
         self._watch_settling()
 
     def _announce_settled(self) -> None:

@@ -29,8 +29,9 @@ class Transfer:
 
     def __init__(self, donors: Sequence[Member], after: int, up_to: int) -> None:
         self.donors = list(donors)
+        self._ours = after
         self.after = after
-        """Everything up to here is ours already, or in the state."""
+        """Everything up to here is ours already, or staged."""
         self.up_to = up_to
         self.runs: list[Run] = []
         self.offer: StateOffer | None = None
@@ -58,6 +59,8 @@ class Transfer:
         if self.offer is not None and len(self._chunks) < self.offer.chunks:
             self.offer = None
             self._chunks = {}
+            self.runs = []
+            self.after = self._ours
 
     def requests(self) -> list[FetchEntries | FetchChunk]:
         """Give what to ask for now."""
@@ -93,9 +96,11 @@ class Transfer:
 
     def _take_offer(self, message: StateOffer) -> bool:
         """Begin to fetch a state; say whether that is news."""
-        if self.offer is not None or message.position <= self.after:
+        # A second offer means that the donor has dropped the entries above the first one.
+        if message.position <= self.after:
             return False
         self.offer = message
+        self._chunks = {}
         self.runs = []
         self.after = message.position
         self.up_to = max(self.up_to, message.position)

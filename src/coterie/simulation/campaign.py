@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from coterie.checking.history import Violation
 from coterie.kernel.clock import Duration, milliseconds, seconds
@@ -41,6 +42,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long the liveness phase may last."""
     cast_interval: Duration = milliseconds(250)
     """The mean time between two casts of one replica; some runs are busier, some calmer."""
+    durable: bool = False
+    """Whether replicas of an engine keep their history when they crash."""
+    history_bytes: int = 0
+    """How much history engines keep; 0 draws between all and hardly any for each seed."""
 
 
 DEFAULT_OPTIONS = RunOptions()
@@ -90,7 +95,11 @@ class _Workload:
         count = 1 if random.random() < 0.8 else random.randrange(2, 30)  # noqa: PLR2004
         safe = random.random() < 0.3  # noqa: PLR2004
         self._serial += 1
-        self._group[id].cast(*(b"%d/%d" % (self._serial, n) for n in range(count)), safe=safe)
+        payloads = [b"%d/%d" % (self._serial, n) for n in range(count)]
+        if self._group.simulation.has_engine:
+            self._group[id].propose(*payloads)
+        else:
+            self._group[id].cast(*payloads, safe=safe)
         self._later(id)
 
 
@@ -102,12 +111,17 @@ def run_seed(
     trace: Callable[[str], None] | None = None,
 ) -> Run:
     """Run one seed. *layers* lets tests put in broken variants of layers."""
+    random = Random(f"{seed}/campaign")  # noqa: S311 -- reproducible on purpose
+    history_bytes = options.history_bytes or random.choice([200, 1 << 20])
     simulation = Simulation(
-        seed=seed, stack=options.stack, settings=SIMULATED_SETTINGS, layers=layers
+        seed=seed,
+        stack=options.stack,
+        settings=replace(SIMULATED_SETTINGS, history_bytes=history_bytes),
+        layers=layers,
+        is_durable=options.durable,
     )
     simulation.trace = trace
     group = simulation.group(*_NAMES[: options.replicas])
-    random = Random(f"{seed}/campaign")  # noqa: S311 -- reproducible on purpose
     nemesis = Nemesis(group, random, options.faults)
     workload = _Workload(group, random, options.cast_interval)
     run = Run(seed=seed)
@@ -147,12 +161,14 @@ def _converge(group: Group, options: RunOptions, run: Run) -> list[str]:
         host.set_drift(1.0)
         host.resume()
         host.start()
-        if host.replica is not None and host.replica.bottom.has_left:
+        if host.is_leaving:
             host.restart()
     begun = simulation.now
     if not simulation.run_until(group.is_whole, within=options.converge_within):
         return [str(Violation("convergence", f"no common view in time: {group.describe_views()}"))]
     run.converged_after = simulation.now - begun
+    if simulation.has_engine:
+        return _answers(group, options)
     expected = []
     for host in group.hosts.values():
         for safe in (False, True):
@@ -168,3 +184,21 @@ def _converge(group: Group, options: RunOptions, run: Run) -> list[str]:
         missing = {host.id: sorted(wanted - set(host.delivered)) for host in group.hosts.values()}
         return [str(Violation("liveness", f"not delivered in time: {missing}"))]
     return []
+
+
+def _answers(group: Group, options: RunOptions) -> list[str]:
+    """Every replica of an engine must get an entry settled everywhere, and all be equal."""
+    simulation = group.simulation
+    for host in group.hosts.values():
+        host.propose(f"last word of {host.id}".encode())
+
+    def settled() -> bool:
+        states = [host.ledger.settled for host in group.hosts.values() if host.ledger is not None]
+        return len(states) == len(group.hosts) and all(
+            state == states[0] and state.position >= before + len(states) for state in states
+        )
+
+    before = max(host.ledger.settled.position for host in group.hosts.values() if host.ledger)
+    if simulation.run_until(settled, within=options.converge_within):
+        return []
+    return [str(Violation("liveness", f"not settled in time: {group.describe_views()}"))]

@@ -159,22 +159,39 @@ def flapping(group: Group, random: Random) -> Callable[[], None]:
     return undo
 
 
+def _may_forget(group: Group, host: Host) -> bool:
+    """Say whether a majority would keep its memory if this host lost its own.
+
+    An engine without a journal stops for good when it does not; that has tests of its own.
+    """
+    if not group.simulation.has_engine or group.simulation.is_durable:
+        return True
+    forgetful = sum(other.lacks_memory for other in group.hosts.values() if other is not host)
+    return forgetful + 1 <= len(group.hosts) - group.configuration.majority
+
+
 def crash(group: Group, random: Random) -> Callable[[], None]:
     """Crash a replica; it comes back with a new life later."""
     host = _some_host(group, random)
+    if not _may_forget(group, host):
+        return _nothing
     host.crash()
     return host.start
 
 
 def restart(group: Group, random: Random) -> Callable[[], None]:
     """Crash a replica and start it again at once."""
-    _some_host(group, random).restart()
+    host = _some_host(group, random)
+    if _may_forget(group, host):
+        host.restart()
     return _nothing
 
 
 def restart_all(group: Group, random: Random) -> Callable[[], None]:
     """Crash and restart every replica at the same moment."""
     del random
+    if group.simulation.has_engine and not group.simulation.is_durable:
+        return _nothing
     for host in group.hosts.values():
         host.restart()
     return _nothing
@@ -215,8 +232,15 @@ def clock_drift(group: Group, random: Random) -> Callable[[], None]:
 def leave(group: Group, random: Random) -> Callable[[], None]:
     """Have a replica leave in good order; it joins again with a new life later."""
     host = _some_host(group, random)
+    if not _may_forget(group, host):
+        return _nothing
     host.leave()
-    return host.restart
+
+    def come_back() -> None:
+        if host.is_leaving:
+            host.restart()
+
+    return come_back
 
 
 FAULTS: dict[str, Callable[[Group, Random], Callable[[], None]]] = {

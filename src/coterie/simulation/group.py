@@ -5,17 +5,23 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from coterie.checking.group_communication import check_group_communication
+from coterie.checking.group_communication import check_group_communication, check_views
 from coterie.checking.history import History, Violation
+from coterie.checking.replication import EngineTracker
 from coterie.kernel.clock import Duration, seconds
+from coterie.kernel.engine import Past
 from coterie.kernel.errors import FrameError, Refused
 from coterie.kernel.layers import Context
 from coterie.kernel.process import Process
+from coterie.kernel.records import PrimaryAccepted
 from coterie.kernel.views import Configuration, Member
 from coterie.kernel.wire import decode_frame
 from coterie.membership.detector import HeartbeatDetector
+from coterie.replication.layer import EngineLayer
+from coterie.replication.primary import PrimaryViews
 from coterie.simulation.describe import describe
-from coterie.stacks import build
+from coterie.simulation.ledger import Ledger, replay
+from coterie.stacks import build, build_engine, has_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
     from coterie.simulation.network import Link
     from coterie.simulation.simulation import Simulation
 
+Place = tuple["ViewId", tuple[Member, ...]]
+
 TURN_DELAY = 100
 """How long after the first arrival a turn begins, in microseconds: what came meanwhile joins it."""
 
@@ -38,6 +46,11 @@ class Inbox:
     def __init__(self) -> None:
         self.delivered: list[bytes] = []
         self.current: View | None = None
+
+    @property
+    def place(self) -> Place | None:
+        """The view this replica works in, and its members."""
+        return None if self.current is None else (self.current.id, self.current.members)
 
     def deliver(self, batches: list[Batch]) -> None:
         for batch in batches:
@@ -60,11 +73,18 @@ class Host:
         self.incarnation = 0
         self.is_up = False
         self.is_paused = False
+        self.is_leaving = False
         self.slowness = 0
         """Extra microseconds before each turn."""
         self.drift = 1.0
         """How fast the local clock runs."""
         self.inbox = Inbox()
+        self.ledger: Ledger | None = None
+        """The object, where the stack has an engine."""
+        self.has_been_primary = False
+        """The recovery bit: it is on stable storage and outlives the process."""
+        self.disk: Past | None = None
+        """What the next life will know, where the group is durable."""
         self.process: Process | None = None
         self.replica: Replica | None = None
         self._clock_base = (0, 0)
@@ -82,7 +102,7 @@ class Host:
         simulation = self.simulation
         self.incarnation += 1
         self.is_up = True
-        self.is_paused = False
+        self.is_paused = self.is_leaving = False
         self._clock_base = (simulation.now, 1000 + simulation.random.randrange(10**9))
         self._frames, self._calls = [], []
         settings = simulation.settings
@@ -102,17 +122,67 @@ class Host:
             settings=settings,
             random=Random(f"{simulation.seed}/{self.id}/{self.incarnation}"),  # noqa: S311
             surroundings=self.process,
+            past=self._past(),
         )
         self.inbox = Inbox()
-        self.replica = build(simulation.stack, context, self.inbox, simulation.layers)
+        if has_engine(simulation.stack):
+            self.ledger = Ledger(context)
+            self.replica = build_engine(simulation.stack, context, self.ledger, simulation.layers)
+        else:
+            self.replica = build(simulation.stack, context, self.inbox, simulation.layers)
         self.process.host(self.replica)
         simulation.note(f"{self.id} starts its life {self.incarnation}")
         self._schedule(0)
 
+    def _past(self) -> Past | None:
+        """What a new life knows of the earlier ones."""
+        if self.disk is not None:
+            self.group.tracker.inherit(
+                Member(self.id, self.incarnation),
+                Member(self.id, self.incarnation - 1),
+                settled=self.disk.settled,
+                end=self.disk.settled + sum(len(run.payloads) for run in self.disk.runs),
+            )
+            return self.disk
+        return Past(is_zombie=True) if self.has_been_primary else None
+
+    def _keep_on_disk(self) -> None:
+        """A perfect disk: all that completed turns wrote."""
+        replica, ledger = self.replica, self.ledger
+        if replica is None or ledger is None or not self.simulation.is_durable:
+            return
+        primary = next(layer for layer in replica.layers if isinstance(layer, PrimaryViews))
+        log = primary.log
+        if not self.has_been_primary:
+            return
+        self.disk = Past(
+            highest_view=replica.bottom.highest,
+            version=log.version,
+            settled=log.settled,
+            position=log.settled,
+            chunks=tuple(ledger.snapshot()),
+            origins=tuple(log.origins(log.settled).items()),
+            runs=tuple(log.after(log.settled, up_to=log.end, bytes_max=1 << 62)),
+            is_zombie=primary.is_zombie,
+        )
+
+    @property
+    def lacks_memory(self) -> bool:
+        """Whether this replica is down, or knows nothing of a history it once was part of."""
+        if self.simulation.is_durable:
+            return False
+        if not self.is_up or self.replica is None:
+            return self.has_been_primary
+        if self.is_leaving:
+            return self.has_been_primary
+        primary = [layer for layer in self.replica.layers if isinstance(layer, PrimaryViews)]
+        return bool(primary) and primary[0].is_zombie
+
     def crash(self) -> None:
-        """Stop at once; memory is gone."""
+        """Stop at once; memory is gone, except what a durable group has on disk."""
         if self.is_up:
             self.simulation.note(f"{self.id} crashes")
+            self._keep_on_disk()
             self.group.history.crashed(Member(self.id, self.incarnation))
             self.is_up = False
             self.process = self.replica = None
@@ -129,6 +199,7 @@ class Host:
         replica = self.replica
         if replica is not None:
             self.simulation.note(f"{self.id} leaves")
+            self.is_leaving = True
             self._call(replica.leave)
 
     def pause(self) -> None:
@@ -172,13 +243,29 @@ class Host:
         if replica is not None:
             self._call(lambda: _cast(replica, payloads, safe=safe))
 
+    def propose(self, *payloads: bytes) -> None:
+        """Propose commands to the engine at this replica, if it is up."""
+        replica = self.replica
+        if replica is not None:
+            self._call(lambda: _propose(replica, payloads))
+
+    @property
+    def place(self) -> Place | None:
+        """The view this replica is in, with its members; with an engine, once it is primary."""
+        if not self.is_up:
+            return None
+        if self.ledger is None:
+            return self.inbox.place
+        standing = self.ledger.standing
+        if standing is None or not self.ledger.is_primary:
+            return None
+        return (standing.view, standing.members)
+
     @property
     def view(self) -> str:
         """The names in the current view, in alphabetical order: "abc"."""
-        current = self.inbox.current
-        if not self.is_up or current is None:
-            return ""
-        return "".join(sorted(member.id for member in current.members))
+        place = self.place
+        return "" if place is None else "".join(sorted(member.id for member in place[1]))
 
     @property
     def delivered(self) -> list[bytes]:
@@ -241,6 +328,15 @@ def _cast(replica: Replica, payloads: Sequence[bytes], *, safe: bool) -> None:
         replica.context.count("casts_refused")
 
 
+def _propose(replica: Replica, payloads: Sequence[bytes]) -> None:
+    engine = replica.layers[0]
+    assert isinstance(engine, EngineLayer)
+    try:
+        engine.propose(payloads)
+    except Refused:
+        replica.context.count("proposals_refused")
+
+
 class Group:
     """The replicas of one group, and what can be done to all of them."""
 
@@ -249,6 +345,7 @@ class Group:
         self.name = name
         self.configuration = Configuration(1, tuple(names))
         self.history = History()
+        self.tracker = EngineTracker(self.configuration)
         self.hosts = {id: Host(self, id) for id in names}
         for host in self.hosts.values():
             host.start()
@@ -300,27 +397,28 @@ class Group:
         assert whole, f"no common view within {within / 1e6} s: {self.describe_views()}"
 
     def is_whole(self) -> bool:
-        """Say whether all running replicas have the same view, of exactly them."""
+        """Say whether all running replicas are in the same view, of exactly them."""
         running = [host for host in self.hosts.values() if host.is_up]
         members = sorted(Member(host.id, host.incarnation) for host in running)
-        views = {host.inbox.current.id if host.inbox.current else None for host in running}
-        if len(views) != 1 or not running:
-            return False
-        current = running[0].inbox.current
-        return current is not None and sorted(current.members) == members
+        places = [host.place for host in running]
+        return all(
+            place is not None and place == places[0] and sorted(place[1]) == members
+            for place in places
+        )
 
     def describe_views(self) -> str:
         """Say which view every replica is in."""
-        return "  ".join(
-            f"{host.id}: {host.inbox.current if host.is_up else 'down'}"
-            for host in self.hosts.values()
-        )
+        return "  ".join(f"{host.id}: {_describe(host)}" for host in self.hosts.values())
 
     # ---- what happened
 
     def record(self, record: Record) -> None:
         """Take a record from a replica."""
         self.history.add(record, true_time=self.simulation.now)
+        if self.simulation.has_engine:
+            self.tracker.add(record)
+            if isinstance(record, PrimaryAccepted):
+                self.hosts[record.member.id].has_been_primary = True
         if self.simulation.trace is not None:
             self.simulation.note(f"{record.member} {describe(record)}")
 
@@ -331,9 +429,26 @@ class Group:
 
     def violations(self) -> list[Violation]:
         """Check every promise of the stack against what happened so far."""
+        if self.simulation.has_engine:
+            self.tracker.finish(replay)
+            views = check_views(self.history)
+            return [*views, *self.tracker.violations]
         return check_group_communication(self.history, self.simulation.stack)
 
     def check(self) -> None:
         """Fail if any promise was broken."""
         violations = self.violations()
         assert not violations, "\n".join(str(violation) for violation in violations[:10])
+
+
+def _describe(host: Host) -> str:
+    if not host.is_up:
+        return "down"
+    if host.ledger is None:
+        return str(host.inbox.current)
+    standing = host.ledger.standing
+    if standing is None:
+        return "starting"
+    names = ",".join(str(member) for member in standing.members)
+    zombie = " zombie" if standing.is_zombie else ""
+    return f"{standing.role.value}{zombie} {standing.view}{{{names}}} at {standing.settled}"

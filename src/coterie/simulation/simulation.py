@@ -11,7 +11,7 @@ from coterie.kernel.clock import Duration, milliseconds
 from coterie.kernel.settings import Settings
 from coterie.simulation.group import Group
 from coterie.simulation.network import Network
-from coterie.stacks import LAYERS, parse_stack
+from coterie.stacks import LAYERS, has_engine, parse_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,8 +35,11 @@ class Simulation:
         stack: str,
         settings: Settings = SIMULATED_SETTINGS,
         layers: Mapping[str, type[Layer]] = LAYERS,
+        is_durable: bool = False,
     ) -> None:
         parse_stack(stack, layers)
+        self.has_engine = has_engine(stack)
+        self.is_durable = is_durable
         self.seed = seed
         self.stack = stack.upper()
         self.settings = settings

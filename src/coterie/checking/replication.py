@@ -1,0 +1,314 @@
+"""What an engine promises, checked from the records of all replicas.
+
+The tracker below follows every life's history as its records tell it: entries accepted, histories
+adopted, positions settled. The checks speak of what it finds:
+
+- *one authoritative entry*: no position has two authoritative entries (**objects** 5.4.1);
+- *authoritative majority*: what is called authoritative had been accepted by a majority (4.1);
+- *authoritative for ever*: it is never rolled back, nor left out of a later adopted history;
+- *confirmed chain*: confirmed primary views form one chain: a majority accepted each, and each
+  shares with the one before a member that accepted both;
+- *counted rightly*: who accepted a view held its whole initial history; zombies fetched it first;
+- *active replication*: equal histories give equal states (3.4.2), and replaying the authoritative
+  history alone gives the same (4.1.1);
+- *acknowledged means authoritative*, and *once*: what a client was told is in the history, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from coterie.checking.history import Violation
+from coterie.kernel.engine import Standing
+from coterie.kernel.records import (
+    EntriesAccepted,
+    HistoryAdopted,
+    PrimaryAccepted,
+    PrimaryConfirmed,
+    Recovered,
+    Replied,
+    RolledBack,
+    Settled,
+    Started,
+    StateDigest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coterie.kernel.engine import Run
+    from coterie.kernel.records import Record
+    from coterie.kernel.views import Configuration, Member, ViewId
+
+EntryKey = tuple["ViewId", int, str, int, int, int]
+"""Viewstamp, origin, its life, its number, checksum of the payload."""
+
+
+def _keys(run: Run) -> list[tuple[int, EntryKey, bytes]]:
+    return [
+        (
+            run.position + index,
+            (
+                run.view,
+                run.number + index,
+                run.origin.id,
+                run.origin.incarnation,
+                run.first + index,
+                crc32(payload),
+            ),
+            payload,
+        )
+        for index, payload in enumerate(run.payloads)
+    ]
+
+
+@dataclass(slots=True)
+class _Life:
+    """The history of one life, as its records tell it."""
+
+    member: Member
+    is_zombie: bool = False
+    has_adopted: bool = False
+    entries: dict[int, EntryKey] = field(default_factory=dict)
+    end: int = 0
+    settled: int = 0
+    state_from: int = 0
+    """Positions up to here came with a state, not as entries."""
+    digests: dict[int, bytes] = field(default_factory=dict)
+    replies: list[Replied] = field(default_factory=list)
+
+
+class EngineTracker:
+    """Takes the records of all replicas in true order; collects violations."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._lives: dict[Member, _Life] = {}
+        self._holders: dict[EntryKey, set[str]] = {}
+        self.authoritative: dict[int, EntryKey] = {}
+        self.payloads: dict[EntryKey, bytes] = {}
+        self._state: dict[int, tuple[bytes, Member]] = {}
+        self._accepted: dict[ViewId, list[Member]] = {}
+        self._confirmed: dict[ViewId, tuple[Member, ...]] = {}
+        self._loss_accepted = False
+        self.violations: list[Violation] = []
+        self.rolled_back = 0
+        self.transfers = 0
+
+    def add(self, record: Record) -> None:
+        """Take one record."""
+        life = self._lives.get(record.member)
+        if life is None:
+            life = self._lives[record.member] = _Life(record.member)
+        match record:
+            case Started(is_zombie=is_zombie):
+                life.is_zombie = is_zombie
+            case EntriesAccepted(run=run):
+                self._on_entries(life, run)
+            case HistoryAdopted():
+                self._on_adopted(life, record)
+            case PrimaryAccepted():
+                self._on_accepted(life, record)
+            case PrimaryConfirmed():
+                self._on_confirmed(record)
+            case Settled(position=position):
+                self._on_settled(life, position)
+            case RolledBack(position=position):
+                self._cut(life, position, "rolled back")
+            case StateDigest(position=position, digest=digest):
+                life.digests[position] = digest
+            case Replied():
+                life.replies.append(record)
+            case Recovered():
+                self._loss_accepted = True
+            case _:
+                pass
+
+    def inherit(self, member: Member, ancestor: Member, *, settled: int, end: int) -> None:
+        """Learn that a life began with the history of an earlier one, from its disk."""
+        old = self._lives[ancestor]
+        life = self._lives.setdefault(member, _Life(member))
+        life.entries = {place: key for place, key in old.entries.items() if place <= end}
+        life.state_from = old.state_from
+        life.end = end
+        life.settled = settled
+
+    def _fail(self, check: str, evidence: str) -> None:
+        self.violations.append(Violation(check, evidence))
+
+    def _on_entries(self, life: _Life, run: Run) -> None:
+        if run.position != life.end + 1:
+            self._fail(
+                "counted rightly",
+                f"{life.member} took entry {run.position} where {life.end + 1} comes next",
+            )
+        for position, key, payload in _keys(run):
+            life.entries[position] = key
+            self._holders.setdefault(key, set()).add(life.member.id)
+            self.payloads[key] = payload
+            known = self.authoritative.get(position)
+            # An entry behind the authoritative one at its place is void, wherever it stands.
+            if known is not None and known != key and position <= life.settled:
+                self._fail("one authoritative entry", f"{position} at {life.member}")
+        life.end = run.last_position
+
+    def _on_adopted(self, life: _Life, record: HistoryAdopted) -> None:
+        self.transfers += 1
+        life.has_adopted = True
+        if not record.restored:
+            self._cut(life, record.kept, "adopted a history without")
+            return
+        if record.restored < life.settled:
+            self._fail(
+                "authoritative for ever",
+                f"{life.member} had settled {life.settled} and took over a state at "
+                f"{record.restored}",
+            )
+        life.entries = {}
+        for position in range(1, record.restored + 1):
+            key = self.authoritative.get(position)
+            if key is not None:
+                life.entries[position] = key
+                self._holders.setdefault(key, set()).add(life.member.id)
+        life.state_from = life.end = life.settled = record.restored
+        life.digests.clear()
+
+    def _cut(self, life: _Life, position: int, how: str) -> None:
+        if position < life.settled:
+            self._fail(
+                "authoritative for ever",
+                f"{life.member} had settled {life.settled} and {how} what is above {position}",
+            )
+        for place in range(position + 1, life.end + 1):
+            if life.entries.pop(place, None) is not None:
+                self.rolled_back += 1
+            life.digests.pop(place, None)
+        life.end = min(life.end, position)
+
+    def _on_accepted(self, life: _Life, record: PrimaryAccepted) -> None:
+        self._accepted.setdefault(record.view, []).append(life.member)
+        if life.end < record.version.position:
+            self._fail(
+                "counted rightly",
+                f"{life.member} accepted {record.view} with {life.end} entries of "
+                f"{record.version.position}",
+            )
+        if life.is_zombie and not life.has_adopted and not self._loss_accepted:
+            self._fail(
+                "counted rightly",
+                f"{life.member} is a zombie and accepted {record.view} with nothing",
+            )
+        for position in range(1, min(record.version.position, life.end) + 1):
+            expected = self.authoritative.get(position)
+            mine = life.entries.get(position)
+            if expected is not None and mine is not None and mine != expected:
+                self._fail(
+                    "authoritative for ever",
+                    f"{life.member} accepted {record.view} with another entry at {position}",
+                )
+
+    def _on_confirmed(self, record: PrimaryConfirmed) -> None:
+        first = record.view not in self._confirmed
+        self._confirmed.setdefault(record.view, record.accepted_by)
+        ids = {member.id for member in record.accepted_by}
+        if not self._configuration.has_majority(ids):
+            self._fail("confirmed chain", f"{record.view} confirmed by {sorted(ids)} only")
+        for member in record.accepted_by:
+            if member not in self._accepted.get(record.view, []):
+                self._fail(
+                    "confirmed chain", f"{record.view} counts {member}, which did not accept"
+                )
+        if first:
+            return
+
+    def _on_settled(self, life: _Life, position: int) -> None:
+        if position > life.end:
+            self._fail("authoritative majority", f"{life.member} settled {position} of {life.end}")
+        for place in range(life.settled + 1, position + 1):
+            key = life.entries.get(place)
+            if key is None:
+                continue
+            known = self.authoritative.setdefault(place, key)
+            if known != key:
+                self._fail(
+                    "one authoritative entry",
+                    f"at {place} {life.member} settled {key}, and {known} was settled before",
+                )
+            holders = self._holders.get(key, set())
+            if not self._configuration.has_majority(holders):
+                self._fail(
+                    "authoritative majority",
+                    f"{life.member} settled {place}, accepted by {sorted(holders)} only",
+                )
+            digest = life.digests.pop(place, None)
+            if digest is not None:
+                self._compare_state(life, place, digest)
+        life.settled = max(life.settled, position)
+
+    def _compare_state(self, life: _Life, place: int, digest: bytes) -> None:
+        known, by = self._state.setdefault(place, (digest, life.member))
+        if known != digest:
+            self._fail(
+                "active replication", f"{by} and {life.member} differ in their state at {place}"
+            )
+
+    # ---- at the end
+
+    def finish(self, replay: Callable[[list[bytes]], dict[int, bytes]] | None = None) -> None:
+        """Check what can only be said of the whole."""
+        self._check_chain()
+        self._check_replies()
+        self._check_once()
+        if replay is not None and not self._loss_accepted:
+            self._check_replay(replay)
+
+    def _check_chain(self) -> None:
+        views = sorted(self._confirmed)
+        if self._loss_accepted:
+            return
+        for earlier, later in zip(views, views[1:], strict=False):
+            before = {member.id for member in self._accepted.get(earlier, [])}
+            after = {member.id for member in self._accepted.get(later, [])}
+            if not before & after:
+                self._fail("confirmed chain", f"{earlier} and {later} share no member")
+
+    def _check_replies(self) -> None:
+        for life in self._lives.values():
+            for reply in life.replies:
+                if reply.standing is not Standing.AUTHORITATIVE:
+                    continue
+                key = self.authoritative.get(reply.position)
+                if key is None or (key[0], key[1]) != (
+                    reply.viewstamp.view,
+                    reply.viewstamp.number,
+                ):
+                    self._fail(
+                        "acknowledged means authoritative",
+                        f"{life.member} acknowledged {reply.request} at {reply.position}, "
+                        f"{reply.viewstamp}, where the history has {key}",
+                    )
+
+    def _check_once(self) -> None:
+        seen: dict[bytes, int] = {}
+        for position in sorted(self.authoritative):
+            payload = self.payloads.get(self.authoritative[position], b"")
+            if payload in seen:
+                self._fail("once", f"{payload!r} stands at {seen[payload]} and at {position}")
+            seen[payload] = position
+
+    def _check_replay(self, replay: Callable[[list[bytes]], dict[int, bytes]]) -> None:
+        end = max(self.authoritative, default=0)
+        missing = [place for place in range(1, end + 1) if place not in self.authoritative]
+        if missing:
+            self._fail("replicated state machine", f"nobody settled {missing[:5]} of {end}")
+            return
+        history = [self.payloads[self.authoritative[place]] for place in range(1, end + 1)]
+        states = replay(history)
+        for place, (digest, member) in self._state.items():
+            if states.get(place, digest) != digest:
+                self._fail(
+                    "replicated state machine",
+                    f"replaying the history gives another state at {place} than {member} had",
+                )
