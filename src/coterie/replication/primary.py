@@ -338,7 +338,9 @@ class PrimaryViews(EngineLayer):
         run = Run(self._view.id, batch.number, position, batch.sender, batch.first, batch.payloads)
         self._ordered_to = run.last_position
         if self._has_accepted:
-            self._take([run])
+            # A state taken over may be ahead of what has been ordered here.
+            if run.last_position > self.log.end:
+                self._take([run.after(self.log.end)])
         else:
             self._keep_for_after_transfer(run, batch.size)
 
