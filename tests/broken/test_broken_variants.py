@@ -1,6 +1,7 @@
 """Every deliberately broken variant must be caught by the check that guards what it breaks."""
 
 import pytest
+from tests.broken.engine_variants import ENGINE_BROKEN
 from tests.broken.variants import BROKEN, Broken
 
 from coterie.simulation import RunOptions, run_seed, seconds
@@ -8,7 +9,9 @@ from coterie.simulation import RunOptions, run_seed, seconds
 SEEDS_MAX = 200
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.layer.__name__)
+@pytest.mark.parametrize(
+    "broken", (*BROKEN, *ENGINE_BROKEN), ids=lambda broken: broken.layer.__name__
+)
 def test_variant_is_caught(broken: Broken) -> None:
     options = RunOptions(stack=broken.stack, duration=seconds(15))
     for seed in range(broken.first_seed, broken.first_seed + SEEDS_MAX):
