@@ -10,7 +10,7 @@ SEEDS_MAX = 200
 
 
 @pytest.mark.parametrize(
-    "broken", (*BROKEN, *ENGINE_BROKEN), ids=lambda broken: broken.layer.__name__
+    "broken", [*BROKEN, *ENGINE_BROKEN], ids=lambda broken: broken.layer.__name__
 )
 def test_variant_is_caught(broken: Broken) -> None:
     options = RunOptions(stack=broken.stack, duration=seconds(15))

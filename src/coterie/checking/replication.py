@@ -17,6 +17,7 @@ adopted, positions settled. The checks speak of what it finds:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -97,7 +98,7 @@ class EngineTracker:
         self.rolled_back = 0
         self.transfers = 0
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record) -> None:  # noqa: C901 -- a dispatch table
         """Take one record."""
         life = self._lives.get(record.member)
         if life is None:
@@ -210,7 +211,6 @@ class EngineTracker:
                 )
 
     def _on_confirmed(self, record: PrimaryConfirmed) -> None:
-        first = record.view not in self._confirmed
         self._confirmed.setdefault(record.view, record.accepted_by)
         ids = {member.id for member in record.accepted_by}
         if not self._configuration.has_majority(ids):
@@ -220,8 +220,6 @@ class EngineTracker:
                 self._fail(
                     "confirmed chain", f"{record.view} counts {member}, which did not accept"
                 )
-        if first:
-            return
 
     def _on_settled(self, life: _Life, position: int) -> None:
         if position > life.end:
@@ -268,7 +266,7 @@ class EngineTracker:
         views = sorted(self._confirmed)
         if self._loss_accepted:
             return
-        for earlier, later in zip(views, views[1:], strict=False):
+        for earlier, later in pairwise(views):
             before = {member.id for member in self._accepted.get(earlier, [])}
             after = {member.id for member in self._accepted.get(later, [])}
             if not before & after:
