@@ -91,7 +91,7 @@ class Host:
         self._frames: list[Frame] = []
         self._calls: list[Callable[[], None]] = []
         self._turn_at: int | None = None
-        self._turn_serial = 0
+        self._events: set[int] = set()
 
     # ---- life and death
 
@@ -187,7 +187,6 @@ class Host:
             self.is_up = False
             self.process = self.replica = None
             self._turn_at = None
-            self._turn_serial += 1
 
     def restart(self) -> None:
         """Crash, if up, and begin a new life."""
@@ -208,7 +207,6 @@ class Host:
             self.simulation.note(f"{self.id} pauses")
             self.is_paused = True
             self._turn_at = None
-            self._turn_serial += 1
 
     def resume(self) -> None:
         """Go on after a pause."""
@@ -297,12 +295,15 @@ class Host:
         at = self.simulation.now + max(wait, 0) + self.slowness
         if self._turn_at is None or at < self._turn_at:
             self._turn_at = at
-            self._turn_serial += 1
-            self.simulation.at(at - self.simulation.now, self._turn, self._turn_serial)
+            # Deadlines rarely change from turn to turn, so the event is often there already.
+            if at not in self._events:
+                self._events.add(at)
+                self.simulation.at(at - self.simulation.now, self._turn, at)
 
-    def _turn(self, serial: int) -> None:
+    def _turn(self, at: int) -> None:
+        self._events.discard(at)
         process = self.process
-        if serial != self._turn_serial or process is None:
+        if at != self._turn_at or process is None:
             return
         self._turn_at = None
         frames, self._frames = self._frames, []
