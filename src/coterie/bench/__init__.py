@@ -1,0 +1,1 @@
+"""Benchmarks: each measures the real runtime in real processes, beside a yardstick."""

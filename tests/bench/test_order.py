@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from coterie.bench import order, report
+from coterie.bench.order import BenchError, Plan, Report, Result
+from coterie.bench.worker import Measured
+from coterie.cli import main as cli
+from coterie.runtime.loop import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STACKS = ("VSYNC", "DYNSEQ:VSYNC")
+
+
+def result(stack: str, members: int) -> Result:
+    return Result(
+        stack=stack,
+        members=members,
+        latency_ms=0.25 * members,
+        latency_ms_repeats=[0.25 * members],
+        latency_cpu_ms=0.1,
+        echo_ratio=5.0,
+        messages_per_member=123_456.7 / members,
+        messages_per_member_repeats=[123_456.7 / members],
+        messages_in_all=123_456.7,
+        cpu_us_per_delivery=1.234,
+        turns_per_round=2.0,
+    )
+
+
+REPORT = Report(
+    machine={
+        "cores": 4,
+        "processor": "Abacus",
+        "system": "Linux 9",
+        "python": "CPython 3.11.7",
+        "loop": "asyncio",
+        "coterie": "0.1.0",
+        "load_average": "1.5",
+    },
+    plan=Plan(members=(2, 5), stacks=STACKS),
+    message_bytes=100,
+    burst=100,
+    echo_ms=0.05,
+    echo_ms_repeats=[0.05],
+    results=[result(stack, members) for stack in STACKS for members in (2, 5)],
+)
+
+
+# ---- what is computed
+
+
+def test_medians_over_repeats_of_means_over_members() -> None:
+    plan = Plan(rounds=100, warm_up=10, repeats=3)
+    raw = order._Raw(
+        echo_ms=[0.1, 0.2, 0.1],
+        single=[[Measured(s, s / 2, 220), Measured(s, s / 2, 220)] for s in (0.1, 0.4, 0.2)],
+        burst=[[Measured(s, s / 4), Measured(s, s / 4)] for s in (1.0, 2.0, 4.0)],
+    )
+    summary = order._summarize(plan, "VSYNC", 2, raw)
+    assert summary.latency_ms == pytest.approx(2.0)
+    assert summary.latency_cpu_ms == pytest.approx(1.0)
+    assert summary.echo_ratio == pytest.approx(20.0)
+    assert summary.messages_per_member == pytest.approx(5000)
+    assert summary.messages_in_all == pytest.approx(10_000)
+    assert summary.cpu_us_per_delivery == pytest.approx(0.5e6 / 20_000)
+    assert summary.turns_per_round == pytest.approx(2.0)
+
+
+# ---- what is shown
+
+
+def test_the_table_has_our_figures_beside_those_of_the_paper() -> None:
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in report.table(REPORT).splitlines()
+    ]
+    assert lines[2] == ["VSYNC", "2", "0.500", "5.0", "61,728", "123,457", "1.23", "1.6", "14,666"]
+    assert lines[5][:2] + lines[5][-2:] == ["DYNSEQ:VSYNC", "5", "12.2", "2,915"]
+
+
+def test_all_files_are_written(tmp_path: Path) -> None:
+    files = report.write_files(REPORT, tmp_path / "new" / "folder", plot=True)
+    assert [file.name for file in files] == ["order.json", "order.csv", "order.md", "order.png"]
+    assert msgspec.json.decode(files[0].read_bytes(), type=Report) == REPORT
+    rows = list(csv.DictReader(files[1].read_text(encoding="utf-8").splitlines()))
+    assert [(row["stack"], row["members"]) for row in rows] == [
+        (one.stack, str(one.members)) for one in REPORT.results
+    ]
+    assert float(rows[0]["messages_in_all"]) == 123_456.7
+    page = files[2].read_text(encoding="utf-8")
+    assert "4 cores of Abacus, Linux 9, CPython 3.11.7, asyncio" in page
+    assert "more members than cores" in page
+    assert "busy with other work (load average 1.5 before the run)" in page
+    assert report.table(REPORT) in page
+    assert files[3].read_bytes().startswith(b"\x89PNG")
+
+
+# ---- misuse
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--members=1-3"], "--members '1-3' cannot be; write 3, 2-5 or 2,4, from 2 up to 26"),
+        (["--members=many"], "--members 'many' cannot be"),
+        (["--members=27"], "--members '27' cannot be"),
+        (["--stacks=VSYNC,RING"], "'RING' names no layer 'RING'"),
+        (["--rounds=0"], "--rounds 0 cannot be; it is 1 or more"),
+        (["--repeats=-1"], "--repeats -1 cannot be; it is 1 or more"),
+        (["--stack=VSYNC"], "has no option '--stack'; did you mean '--stacks'?"),
+    ],
+)
+def test_misuse_ends_in_one_sentence(
+    options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", "order", *options]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert sentence in err
+
+
+def test_a_benchmark_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench"]) == 2
+    assert "<benchmark>" in capsys.readouterr().err
+
+
+def test_a_missing_matplotlib_is_noticed_before_the_measurement(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(report, "find_spec", lambda _: None)
+    assert cli.main(["bench", "order"]) == 2
+    assert capsys.readouterr().err == (
+        "coterie: the plot needs matplotlib: pip install 'coterie[bench]', or give --no-plot\n"
+    )
+
+
+# ---- real processes
+
+
+@pytest.mark.slow  # starts real processes
+def test_a_member_that_dies_is_an_error_and_not_a_wait() -> None:
+    async def story() -> None:
+        async with order._workers(1) as [worker]:
+            worker._process.kill()
+            with pytest.raises(BenchError, match="a member has ended before its time"):
+                await worker.answer()
+
+    run(story())
+
+
+@pytest.mark.slow  # measures real processes for some ten seconds
+def test_a_quick_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "order", "--quick", "--json", f"--out={tmp_path}"]) == 0
+    out, err = capfd.readouterr()
+    measured = json.loads(out)
+    assert [(one["stack"], one["members"]) for one in measured["results"]] == [
+        (stack, members) for stack in ("VSYNC", "DYNSEQ:VSYNC", "TOKEN:VSYNC") for members in (2, 3)
+    ]
+    for one in measured["results"]:
+        # A round is more than a one-way trip and less than a time-out; bounds that a loaded
+        # machine keeps, and a broken benchmark does not.
+        assert 0.01 < one["latency_ms"] < 100
+        assert one["messages_per_member"] > 1000
+        assert 0 < one["cpu_us_per_delivery"] < 100
+    assert "[ 6/6] TOKEN:VSYNC  3 members: " in err
+    assert (tmp_path / "order.png").stat().st_size > 10_000
