@@ -39,6 +39,11 @@ def add_parser(subparsers: Subparsers) -> Parser:
         metavar="SECONDS",
         help="simulated seconds before everything is healed (default 60)",
     )
+    parser.add_argument(
+        "--durable",
+        action="store_true",
+        help="replicas of an engine keep their history when they crash",
+    )
     parser.add_argument("--trace", action="store_true", help="print all that happens (one seed)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="default: all cores")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -88,6 +93,7 @@ def _options(args: argparse.Namespace) -> "RunOptions":
         replicas=args.replicas,
         duration=seconds(args.duration),
         faults=chosen,
+        durable=args.durable,
     )
 
 
@@ -132,6 +138,8 @@ def _command(args: argparse.Namespace, seed: int) -> str:
     words = f"coterie sim --stack {args.stack.upper()} --replicas {args.replicas} --seed {seed}"
     if args.faults != "all":
         words += f" --faults {args.faults}"
+    if args.durable:
+        words += " --durable"
     if args.duration != 60.0:  # noqa: PLR2004 -- the default
         words += f" --duration {args.duration:g}"
     return words + " --trace"

@@ -1,0 +1,44 @@
+"""Random runs with all faults: a few in every check, many in the long one."""
+
+import pytest
+
+from coterie.kernel.clock import Duration, seconds
+from coterie.simulation.campaign import RunOptions
+from coterie.simulation.parallel import run_many
+from coterie.stacks import STACKS
+
+ORDERED_ENGINES = ("DYNSEQ:PVSYNC", "TOKEN:PVSYNC", "SAFE:DYNSEQ:PVSYNC", "SAFE:TOKEN:PVSYNC")
+
+
+def failures(stack: str, seeds: range, *, duration: Duration, durable: bool, jobs: int) -> str:
+    options = RunOptions(stack=stack, duration=duration, durable=durable)
+    return "\n".join(
+        f"{run.violations[0]}\n  coterie sim --stack {stack} --seed {run.seed} "
+        f"--duration {duration / 1e6:g}{' --durable' if durable else ''} --trace"
+        for run in run_many(seeds, options, jobs=jobs)
+        if run.violations
+    )
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_group_communication(stack: str) -> None:
+    assert not failures(stack, range(8), duration=seconds(15), durable=False, jobs=1)
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["memory lost", "memory kept"])
+@pytest.mark.parametrize("stack", ORDERED_ENGINES)
+def test_engine(stack: str, durable: bool) -> None:  # noqa: FBT001 -- a parameter of the test
+    assert not failures(stack, range(4), duration=seconds(15), durable=durable, jobs=1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stack", STACKS)
+def test_group_communication_for_long(stack: str) -> None:
+    assert not failures(stack, range(1000, 1060), duration=seconds(60), durable=False, jobs=2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("durable", [False, True], ids=["memory lost", "memory kept"])
+@pytest.mark.parametrize("stack", ORDERED_ENGINES)
+def test_engine_for_long(stack: str, durable: bool) -> None:  # noqa: FBT001
+    assert not failures(stack, range(1000, 1030), duration=seconds(60), durable=durable, jobs=2)
