@@ -149,6 +149,13 @@ class Cluster:
             if source != id:
                 await self._proxies[source, id].aim(None)
 
+    def pause(self, id: str) -> None:
+        """Stop a process where it stands; nothing is closed, nothing is lost."""
+        self.running[id].process.send_signal(signal.SIGSTOP)
+
+    def resume(self, id: str) -> None:
+        self.running[id].process.send_signal(signal.SIGCONT)
+
     async def stop(self) -> None:
         """Have all members leave in good order, one after the other."""
         for member in list(self.running.values()):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,6 +60,67 @@ def test_five_members_through_kills_partitions_and_merges(stack: str, tmp_path: 
         assert lives == {("a", 1), ("a", 2), ("b", 1), ("c", 1), ("d", 1), ("e", 1), ("e", 2)}
 
     run(story())
+
+
+@pytest.mark.long  # half a minute each
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_faults(seed: int, stack: str, tmp_path: Path) -> None:
+    """Any mixture of kills, pauses and broken links; afterwards all is as if nothing had been.
+
+    The seed chooses the faults; what the machine makes of them differs from run to run.
+    """
+    random = Random(seed)  # noqa: S311 -- chooses faults
+
+    async def story() -> None:
+        async with Cluster(NAMES, stack=stack, folder=tmp_path) as cluster:
+            await cluster.start(NAMES)
+            await cluster.until_views(NAMES)
+            cluster.start_load()
+            for _ in range(20):
+                await happen(cluster, random)
+            cluster.mend()
+            await cluster.until_views(NAMES)
+            await cluster.until_more_delivered(50)
+            await cluster.stop_load()
+            await check_all_delivered(cluster)
+            await cluster.stop()
+        cluster.check()
+
+    run(story())
+
+
+async def happen(cluster: Cluster, random: Random) -> None:  # noqa: C901 -- a menu
+    """Have one fault happen; broken links may stay broken into the next."""
+    pause = random.uniform(0.05, 1.2)
+    victims = random.sample(NAMES, random.choice([1, 1, 2]))
+    rest = "".join(id for id in NAMES if id not in victims)
+    match random.choice(["kill", "pause", "cut", "hold", "flap"]):
+        case "kill":
+            for victim in victims:
+                await cluster.kill(victim)
+            await asyncio.sleep(pause)
+            await cluster.start(victims)
+        case "pause":
+            for victim in victims:
+                cluster.pause(victim)
+            await asyncio.sleep(pause * 2)
+            for victim in victims:
+                cluster.resume(victim)
+        case "cut":
+            cluster.cut("".join(victims), rest)
+            await asyncio.sleep(pause)
+        case "hold":
+            cluster.hold("".join(victims), rest)
+            await asyncio.sleep(pause * 2)
+        case _:
+            for _ in range(5):
+                cluster.cut("".join(victims), rest)
+                await asyncio.sleep(pause / 5)
+                cluster.mend()
+                await asyncio.sleep(pause / 5)
+    if random.random() < 0.7:
+        cluster.mend()
 
 
 async def check_all_delivered(cluster: Cluster) -> None:
