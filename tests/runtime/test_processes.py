@@ -90,7 +90,7 @@ def test_random_faults(seed: int, stack: str, tmp_path: Path) -> None:
     run(story())
 
 
-async def happen(cluster: Cluster, random: Random) -> None:  # noqa: C901 -- a menu
+async def happen(cluster: Cluster, random: Random) -> None:
     """Have one fault happen; broken links may stay broken into the next."""
     pause = random.uniform(0.05, 1.2)
     victims = random.sample(NAMES, random.choice([1, 1, 2]))
