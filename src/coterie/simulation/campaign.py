@@ -28,6 +28,7 @@ ALL_FAULTS = tuple(FAULTS)
 
 _NAMES = "abcdefghijklmnopqrstuvwxyz"
 REPLICAS_MAX = len(_NAMES)
+_STAYS = seconds(1)
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,9 +165,9 @@ def _converge(group: Group, options: RunOptions, run: Run) -> list[str]:
         if host.is_leaving:
             host.restart()
     begun = simulation.now
-    if not simulation.run_until(group.is_whole, within=options.converge_within):
+    if not simulation.run_until(_Settled(group), within=options.converge_within):
         return [str(Violation("convergence", f"no common view in time: {group.describe_views()}"))]
-    run.converged_after = simulation.now - begun
+    run.converged_after = simulation.now - begun - _STAYS
     if simulation.has_engine:
         return _answers(group, options)
     expected = []
@@ -184,6 +185,27 @@ def _converge(group: Group, options: RunOptions, run: Run) -> list[str]:
         missing = {host.id: sorted(wanted - set(host.delivered)) for host in group.hosts.values()}
         return [str(Violation("liveness", f"not delivered in time: {missing}"))]
     return []
+
+
+class _Settled:
+    """Whether all have been together in the same view for a while.
+
+    At the moment of healing all may be in one view that is about to end, because of a suspicion
+    from before.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._place: object = None
+        self._since = 0
+
+    def __call__(self) -> bool:
+        now = self._group.simulation.now
+        place = next(iter(self._group.hosts.values())).place if self._group.is_whole() else None
+        if place is None or place != self._place:
+            self._place = place
+            self._since = now
+        return place is not None and now - self._since >= _STAYS
 
 
 def _answers(group: Group, options: RunOptions) -> list[str]:
