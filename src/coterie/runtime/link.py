@@ -1,0 +1,148 @@
+"""Links and connections: what a process knows of each peer, and of each open socket.
+
+A `Link` stands for one peer as long as the process lives. A `Connection` is one TCP connection
+from its greeting to its end; the one over which both sides have said hello is the link's. What a
+connection brings is reported to the transport, which decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, cast
+
+from coterie.kernel.errors import FrameError
+from coterie.kernel.wire import FrameReader
+from coterie.runtime.address import Address
+from coterie.runtime.hello import Farewell, Greeting, GreetingReader, Hello, encode_greeting
+
+if TYPE_CHECKING:
+    from coterie.kernel.views import ReplicaId
+    from coterie.runtime.transport import TcpTransport
+
+
+class Link:
+    """What this process knows of its connection to one peer."""
+
+    __slots__ = (
+        "address",
+        "connection",
+        "incarnation",
+        "lost",
+        "peer",
+        "pending",
+        "up_since",
+        "wake",
+        "was_up",
+    )
+
+    def __init__(self, peer: ReplicaId, address: Address) -> None:
+        self.peer = peer
+        self.address = address
+        self.connection: Connection | None = None
+        """The connection over which hellos were exchanged, while it lives."""
+        self.incarnation = 0
+        """The highest life of the peer that said hello here."""
+        self.was_up = False
+        """Whether a refusal would be news: the peer was there and was not yet reported gone."""
+        self.up_since = 0.0
+        self.lost = asyncio.Event()
+        """Set while the link is down."""
+        self.lost.set()
+        self.wake = asyncio.Event()
+        """Set when there is reason to try again now rather than at the end of the pause."""
+        self.pending: list[bytes] = []
+        """What this turn has sent and the next flush will write."""
+
+
+class Connection(asyncio.Protocol):
+    """One TCP connection, from its greeting to its end."""
+
+    def __init__(
+        self, owner: TcpTransport, link: Link | None = None, *, knocks: bool = False
+    ) -> None:
+        self.link = link
+        """The peer at the other end; for an accepted connection known after its hello."""
+        self.knocks = knocks
+        self.read_at = 0.0
+        self.settled: asyncio.Future[None] = owner.loop.create_future()
+        """Done when the connection is the link to its peer, or never will be."""
+        self.ended: asyncio.Future[None] = owner.loop.create_future()
+        self._owner = owner
+        self._greeting = GreetingReader()
+        self._reader: FrameReader | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self.transport: asyncio.Transport
+
+    @property
+    def address(self) -> str:
+        """Where the other end is, for the log."""
+        name = self.transport.get_extra_info("peername")
+        return str(Address(*name[:2])) if isinstance(name, tuple) else "an unknown address"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's bear no such class
+        owner = self._owner
+        owner.connections[self] = None
+        self.read_at = owner.loop.time()
+        timeout = owner.settings.hello_timeout / 1e6
+        self._deadline = owner.loop.call_later(timeout, owner.on_greeting_late, self)
+        connected = self.transport.get_extra_info("socket")
+        if connected is not None and connected.family in {socket.AF_INET, socket.AF_INET6}:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.link is None:
+            owner.on_accepted(self)
+        else:
+            self.greet(Hello(owner.cluster, self.link.peer, self.knocks))
+
+    def data_received(self, data: bytes) -> None:
+        owner = self._owner
+        self.read_at = owner.loop.time()
+        if self._reader is None:
+            try:
+                complete = self._greeting.feed(data)
+            except FrameError as error:
+                owner.on_bad_frame(self, error)
+                self.transport.abort()
+                return
+            if complete is None:
+                return
+            greeting, data = complete
+            self._forget_deadline()
+            if not owner.on_greeting(self, greeting):
+                return
+            self._reader = FrameReader(frame_bytes_max=owner.frame_bytes_max)
+            if not data:
+                return
+        try:
+            for item in self._reader.feed(data):
+                if isinstance(item, FrameError):
+                    owner.on_bad_frame(self, item)
+                else:
+                    owner.on_frame(self, item)
+        except FrameError as error:
+            # The stream is out of step: where the next frame begins is not known any more.
+            owner.on_bad_frame(self, error)
+            owner.abort(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._forget_deadline()
+        self.ended.set_result(None)
+        self.settle()
+        self._owner.on_lost(self)
+
+    def greet(self, says: Hello | Farewell) -> None:
+        """Send our greeting."""
+        owner = self._owner
+        self.transport.write(encode_greeting(Greeting(owner.id, owner.incarnation, says)))
+
+    def settle(self) -> None:
+        """Let whoever opened the connection go on."""
+        if not self.settled.done():
+            self.settled.set_result(None)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
