@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from coterie.kernel.clock import Duration
 from coterie.kernel.errors import BacklogFull, PayloadTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from coterie.kernel.layers import Context
 
@@ -63,16 +64,30 @@ class Backlog:
             self.bytes += size
         return first
 
+    def packets(self, may_send: Callable[[], bool]) -> Iterator[Packet]:
+        """Take packets while *may_send* allows, as many as one turn should make.
+
+        What is left then is for the next turn, which comes at once.
+        """
+        context = self._context
+        for _ in range(context.settings.turn_packets):
+            if not (self._casts and may_send()):
+                return
+            yield self.take_packet()
+        if self._casts:
+            context.set_timer("backlog", Duration(0), _nothing)
+
     def take_packet(self) -> Packet:
         """Take the next packet's worth of messages that ask for the same."""
         room = self._context.settings.packet_bytes_max
+        count_max = self._context.settings.packet_messages_max
         kind, first, payloads = self._casts[0]
         packet: list[bytes] = []
         while self._casts and self._casts[0][0] == kind:
             _, number, payloads = self._casts[0]
             taken = 0
             for payload in payloads:
-                if len(payload) > room and packet:
+                if packet and (len(payload) > room or len(packet) >= count_max):
                     break
                 packet.append(payload)
                 room -= len(payload)
@@ -83,3 +98,7 @@ class Backlog:
             self._casts.popleft()
         self.bytes -= sum(map(len, packet))
         return Packet(kind[0], first, packet, kind[1])
+
+
+def _nothing() -> None:
+    """A timer that only has to bring about a turn."""

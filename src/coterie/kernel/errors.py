@@ -1,5 +1,10 @@
 """Errors that reach a user of the group-communication layers. Each says what to do."""
 
+import msgspec
+
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""All that msgspec may raise for bytes that are not what they should be."""
+
 
 class CoterieError(Exception):
     """The root of all errors that Coterie raises on purpose."""

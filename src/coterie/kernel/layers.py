@@ -294,6 +294,11 @@ class Layer:
         return self.below.can_cast
 
     @property
+    def has_waiting_casts(self) -> bool:
+        """Whether casts wait in the layers from here up."""
+        return self.above.has_waiting_casts
+
+    @property
     def is_stopped(self) -> bool:
         """Whether the current view is over here and only waits for its successor."""
         return self.below.is_stopped

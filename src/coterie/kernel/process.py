@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from coterie.kernel.clock import Duration, Instant
-from coterie.kernel.errors import BadMessage
+from coterie.kernel.errors import DECODE_ERRORS, BadMessage
 from coterie.kernel.timers import Timers
 from coterie.kernel.views import Member
 from coterie.kernel.wire import Frame, Heartbeat, Outbox
@@ -217,7 +217,7 @@ class Process:
                 continue
             try:
                 replica.receive(Member(sender, envelope.incarnation), envelope.messages)
-            except (msgspec.DecodeError, BadMessage):
+            except (*DECODE_ERRORS, BadMessage):
                 self.count("process.messages_malformed")
 
     def _beat(self) -> None:

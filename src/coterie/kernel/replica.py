@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Layer
@@ -30,8 +30,8 @@ class Bottom(Protocol):
     def decode(self, message: msgspec.Raw) -> msgspec.Struct:
         """Read a message of this layer; raise `msgspec.DecodeError` if it is none."""
 
-    def receive(self, sender: Member, message: msgspec.Struct) -> None:
-        """Take one message."""
+    def receive(self, sender: Member, message: Any) -> None:  # noqa: ANN401 -- its own kinds
+        """Take one message of those it decodes."""
 
     def reachability_changed(self, restarted: Sequence[str]) -> None:
         """Learn that the failure detector changed its mind, and which processes are new."""
@@ -84,6 +84,10 @@ class Top(Layer):
 
     def flush_value(self) -> bytes:
         return b""
+
+    @property
+    def has_waiting_casts(self) -> bool:
+        return False
 
     def end_view(self, ending: Ending) -> None:
         # No layer below has an order in which the transitional view would have a place.

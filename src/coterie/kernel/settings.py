@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a gap may last before the missing packets are asked for, and asked for again."""
     advertise_interval: Duration = milliseconds(100)
     """How often a member with unstable packets repeats what it has sent and received."""
-    repair_packets_max: int = 64
+    repair_packets_max: int = 256
     """How many packets one repair request or one answer to it may cover."""
     window_packets: int = 512
     """How many packets a member may have on the way that not all members have acknowledged."""
@@ -63,6 +63,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The largest single message; a larger one is refused to its sender."""
     packet_bytes_max: int = 256 << 10
     """Messages are packed up to this size; one larger message travels alone."""
+    packet_messages_max: int = 8192
+    """And up to this many, because even an empty message takes a byte."""
+    turn_packets: int = 32
+    """How many packets one turn, or one visit of the token, makes of what waits."""
     frame_bytes_max: int = 8 << 20
     """The largest frame; what a turn sends to one peer is split into frames below it."""
 
@@ -76,8 +80,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # The rotating token.
     token_resend: Duration = milliseconds(30)
     """How long a member that passed the token waits for a sign of it before sending it again."""
-    token_visit_packets: int = 16
-    """How many packets a member may send on one visit of the token."""
 
 
 DEFAULT_SETTINGS = Settings()

@@ -2,7 +2,9 @@
 
 A frame is a 12-byte head and a body:
 
-    magic "CO" | version u8 | reserved u8 | body length u32 | CRC-32 of the body u32   (big endian)
+    magic "CO" | version u8 | reserved u8 | body length u32 | CRC-32 u32      (big endian)
+
+The checksum covers the eight bytes before it and the body.
 
 The body is a MessagePack array `[process, incarnation, heartbeat | nil, envelopes]`; an envelope
 is `[group, incarnation, messages]`, the life of the sending replica and its messages for that
@@ -21,7 +23,7 @@ from zlib import crc32
 
 import msgspec
 
-from coterie.kernel.errors import FrameError
+from coterie.kernel.errors import DECODE_ERRORS, FrameError
 from coterie.kernel.views import ReplicaId
 
 if TYPE_CHECKING:
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
 
 WIRE_VERSION = 1
 _MAGIC = b"CO"
-_HEAD = struct.Struct("!2sBBII")
-HEAD_BYTES = _HEAD.size
+_START = struct.Struct("!2sBBI")
+_CHECKSUM = struct.Struct("!I")
+HEAD_BYTES = _START.size + _CHECKSUM.size
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -63,7 +66,8 @@ _decoder = msgspec.msgpack.Decoder(Frame)
 def encode_frame(frame: Frame) -> bytes:
     """Give the bytes of *frame*."""
     body = _encoder.encode(frame)
-    return _HEAD.pack(_MAGIC, WIRE_VERSION, 0, len(body), crc32(body)) + body
+    start = _START.pack(_MAGIC, WIRE_VERSION, 0, len(body))
+    return start + _CHECKSUM.pack(crc32(body, crc32(start))) + body
 
 
 def decode_frame(data: bytes | memoryview, *, frame_bytes_max: int) -> Frame:
@@ -78,7 +82,7 @@ def body_length(head: bytes | bytearray | memoryview, *, frame_bytes_max: int) -
     """Check the head of a frame and give the length of the body that follows it."""
     if len(head) < HEAD_BYTES:
         raise FrameError("length", f"{len(head)} bytes are too short for a frame")
-    magic, version, _, length, _ = _HEAD.unpack_from(head)
+    magic, version, _, length = _START.unpack_from(head)
     if magic != _MAGIC:
         raise FrameError("magic", "the bytes are not a Coterie frame")
     if version != WIRE_VERSION:
@@ -93,21 +97,22 @@ def body_length(head: bytes | bytearray | memoryview, *, frame_bytes_max: int) -
 
 
 def _decode_body(data: bytes | memoryview) -> Frame:
-    body = memoryview(data)[HEAD_BYTES:]
-    (checksum,) = struct.unpack_from("!I", data, HEAD_BYTES - 4)
-    if crc32(body) != checksum:
+    view = memoryview(data)
+    body = view[HEAD_BYTES:]
+    (checksum,) = _CHECKSUM.unpack_from(data, _START.size)
+    if crc32(body, crc32(view[: _START.size])) != checksum:
         raise FrameError("checksum", "a frame was damaged on its way")
     try:
         return _decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise FrameError("body", f"a frame cannot be read: {error}") from None
 
 
 class FrameReader:
     """Cuts a byte stream into frames, for transports that carry streams.
 
-    After a `FrameError` other than of kind "checksum" or "body" the stream is out of step and
-    must be closed: the length that would lead to the next frame cannot be trusted.
+    After a `FrameError` other than of kind "body" the stream is out of step and must be closed:
+    the length that would lead to the next frame cannot be trusted.
     """
 
     __slots__ = ("_buffer", "_frame_bytes_max")
@@ -133,6 +138,8 @@ class FrameReader:
                 try:
                     frame = _decode_body(whole)
                 except FrameError as error:
+                    if error.kind != "body":
+                        raise
                     yield error
                 else:
                     yield frame
@@ -184,6 +191,8 @@ class Outbox:
             lines.setdefault(destination, {})
         frames: list[tuple[ReplicaId, bytes]] = []
         encoded: dict[tuple[object, ...], list[bytes]] = {}
+        room = frame_bytes_max - 256  # for the head and the names
+        room_beside = room - len(_encoder.encode(heartbeat))
         beaten = frozenset(heartbeat_to)
         for destination in sorted(lines):
             groups = lines[destination]
@@ -193,7 +202,7 @@ class Outbox:
             if packed is None:
                 packed = encoded[key] = [
                     encode_frame(Frame(process, incarnation, beat if first else None, envelopes))
-                    for first, envelopes in _split(groups, frame_bytes_max)
+                    for first, envelopes in _split(groups, room if beat is None else room_beside)
                 ]
             frames.extend((destination, frame) for frame in packed)
         self._lines = {}
@@ -201,10 +210,9 @@ class Outbox:
 
 
 def _split(
-    groups: dict[tuple[str, int], list[bytes]], frame_bytes_max: int
+    groups: dict[tuple[str, int], list[bytes]], room_max: int
 ) -> Iterator[tuple[bool, list[Envelope]]]:
     """Cut the messages for one destination into envelopes that fit into frames."""
-    room_max = frame_bytes_max - 1024  # heads, names and the heartbeat
     room = room_max
     first = True
     envelopes: list[Envelope] = []

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 class Proposal:
     """A view that this member tries to form."""
 
-    __slots__ = ("begun_at", "cuts", "flushes", "members", "ready", "view")
+    __slots__ = ("begun_at", "cuts", "flushes", "heard_at", "members", "ready", "view")
 
     def __init__(self, view: ViewId, members: tuple[Member, ...], begun_at: int) -> None:
         self.view = view
         self.members = members
         self.begun_at = begun_at
+        self.heard_at: dict[Member, int] = {}
         self.flushes: dict[Member, Flush] = {}
         self.cuts: dict[ViewId, Cut] = {}
         self.ready: set[Member] = set()
@@ -81,8 +82,9 @@ class ViewChange:
         if not stopped and self._is_whole(with_us):
             self._trouble_since = None
             newcomers = vsync.discovery.due_merges() if with_us[0] == vsync.me else ()
-            if newcomers:
-                self._propose(self._clique(with_us, newcomers))
+            joined = self._clique(with_us, newcomers)
+            if len(joined) > len(with_us):
+                self._propose(joined)
             return
         if with_us[0] == vsync.me:
             self._propose(self._clique(with_us, vsync.discovery.due_merges()))
@@ -141,7 +143,11 @@ class ViewChange:
         if proposal is None or message.view != proposal.view:
             self._repeat_install(sender, message.view)
             return
-        if sender not in proposal.members or proposal.cuts:
+        if sender not in proposal.members or not self._makes_sense(sender, message):
+            return
+        # A member that is still fetching repeats its flush: a sign of life.
+        proposal.heard_at[sender] = self._context.now
+        if proposal.cuts:
             return
         proposal.flushes.setdefault(sender, message)
         if len(proposal.flushes) < len(proposal.members):
@@ -153,8 +159,22 @@ class ViewChange:
         else:
             self._decide_cuts(proposal)
 
+    def _makes_sense(self, sender: Member, message: Flush) -> bool:
+        """Say whether a flush can be true."""
+        width = len(message.previous_members)
+        makes_sense = sender in message.previous_members and width == len(message.received) == len(
+            message.stable
+        )
+        vsync = self._vsync
+        if makes_sense and message.previous == vsync.current.id:
+            makes_sense = vsync.multicast.is_plausible(message.received)
+        if not makes_sense:
+            self._context.count("vsync.bad_flushes")
+        return makes_sense
+
     def _decide_cuts(self, proposal: Proposal) -> None:
         """Everyone has stopped: compute what each old view's members must have."""
+        proposal.begun_at = self._context.now
         groups: dict[ViewId, list[Member]] = {}
         for member in proposal.members:
             groups.setdefault(proposal.flushes[member].previous, []).append(member)
@@ -237,6 +257,9 @@ class ViewChange:
         """Agree to a view, if it is newer than what we have agreed to and we reach its proposer."""
         vsync = self._vsync
         vsync.note_number(message.view)
+        if any(member.id not in vsync.configuration.members for member in message.members):
+            self._context.count("vsync.proposals_with_strangers")
+            return
         if vsync.me not in message.members or sender not in message.members:
             if sender == self._proposer and message.view > self.promised:
                 self._wait_for_no_one()
@@ -276,7 +299,11 @@ class ViewChange:
         """Fetch what is missing up to the cut, then say so."""
         if message.view != self.promised or sender != self._proposer:
             return
-        if len(message.cut) != len(self._vsync.current.members):
+        members = self._vsync.current.members
+        holders_known = len(message.holders) == len(members) and all(
+            holder in members for holder in message.holders
+        )
+        if not self._vsync.multicast.is_plausible(message.cut) or not holders_known:
             self._context.count("vsync.bad_vectors")
             return
         self._proposer_heard_at = self._context.now
@@ -310,9 +337,9 @@ class ViewChange:
         """Go on in the new view, if it is the one we stopped for."""
         if message.view != self.promised or sender != self._proposer:
             return
-        multicast = self._vsync.multicast
-        assert len(message.cut) == len(multicast.received), "the cut is of another view"
-        assert not multicast.lacks(message.cut), "installed without the packets of the cut"
+        if not self._can_install(message):
+            self._context.count("vsync.bad_installs")
+            return
         self._proposer = None
         self._answer = None
         self._cut = None
@@ -320,6 +347,27 @@ class ViewChange:
         self._context.cancel_timer("change")
         self._vsync.discovery.forgive(message.members)
         self._vsync.install(message)
+
+    def _can_install(self, message: Install) -> bool:
+        """Say whether an install is complete, about us, and leaves nothing behind."""
+        vsync = self._vsync
+        multicast = vsync.multicast
+        size = len(message.members)
+        return (
+            vsync.me in message.members
+            and len(message.previous) == len(message.values) == size
+            and message.previous[message.members.index(vsync.me)] == vsync.current.id
+            and multicast.is_plausible(message.cut)
+            and multicast.is_plausible(message.stable)
+            and all(member.id in vsync.configuration.members for member in message.members)
+            and not multicast.lacks(message.cut)
+        )
+
+    def on_leave(self, sender: Member) -> None:
+        """Do not wait for a member that has left."""
+        proposal = self._proposal
+        if proposal is not None and sender in proposal.members and sender != self._vsync.me:
+            self._propose_without([sender])
 
     # ---- repeating, and giving up
 
@@ -347,9 +395,15 @@ class ViewChange:
         vsync = self._vsync
         silent = proposal.silent()
         lost = [member for member in silent if not self._context.reaches(member.id)]
-        waited = self._context.now - proposal.begun_at
-        if waited > self._context.settings.flush_timeout:
-            lost = silent
+        now, patience = self._context.now, self._context.settings.flush_timeout
+        if now - proposal.begun_at > patience:
+            enough = now - 10 * patience > proposal.begun_at
+            lost += [
+                member
+                for member in silent
+                if member not in lost
+                and (enough or now - proposal.heard_at.get(member, 0) > patience)
+            ]
         if vsync.me in lost:
             # We ourselves cannot get what the cut asks of us, so it is the holders that fail.
             lost = [*lost, *self._holders_of_missing()]

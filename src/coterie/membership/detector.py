@@ -115,8 +115,7 @@ class HeartbeatDetector:
         """Learn that the peer's machine answers but the process is not there."""
         known = self._peers[peer]
         if known.is_heard:
-            known.is_heard = False
-            self._changed = True
+            self._lose(known)
 
     def tick(self, now: Instant) -> Heartbeat:
         """Look for silent peers, and give the heartbeat to send."""
@@ -125,11 +124,10 @@ class HeartbeatDetector:
         for known in self._peers.values():
             if late > 0:
                 # We were paused: nobody could be heard meanwhile, so nobody was silent.
-                known.heard_at += late
+                known.heard_at = min(known.heard_at + late, now)
                 known.beat_at = 0
-            elif known.is_heard and now - known.heard_at > self._patience(known):
-                known.is_heard = False
-                self._changed = True
+            if known.is_heard and now - known.heard_at > self._patience(known):
+                self._lose(known)
         return Heartbeat(
             tuple(
                 (peer, known.incarnation) for peer, known in self._peers.items() if known.is_heard
@@ -161,6 +159,12 @@ class HeartbeatDetector:
         if first is None or second is None:
             return False
         return other in first.hears and one in second.hears
+
+    def _lose(self, known: _Peer) -> None:
+        known.is_heard = False
+        # The silence that now begins is no heartbeat interval to learn from.
+        known.beat_at = 0
+        self._changed = True
 
     def _learn_interval(self, known: _Peer, sample: int) -> None:
         if not known.interval:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from coterie.membership.vsync import Vsync
 
 
+_PLAIN_MEMBER_TICKS = 10
+"""How many times rarer a plain member tells its own view where it is than the contact does."""
+
+
 class Discovery:
     """Everything a member does about members that are not in its view."""
 
@@ -34,6 +38,7 @@ class Discovery:
         self._merges_due = False
         self._shunned: dict[Member, tuple[int, int]] = {}
         self._greeted: set[str] = set()
+        self._ticks = 0
 
     def start(self) -> None:
         """Begin to look around."""
@@ -55,6 +60,10 @@ class Discovery:
         if self._vsync.has_left:
             return
         self._say_alive(self._everyone())
+        self._ticks += 1
+        if self._ticks % _PLAIN_MEMBER_TICKS == 0 and not self._is_contact:
+            # Whoever has gone on without us, and cannot reach us through its contact, answers.
+            self._tell_where_we_are(self._vsync.multicast.others)
         self._vsync.consider_soon()
         self._context.set_timer("alive", self._context.settings.alive_interval, self._tick)
 
@@ -65,10 +74,13 @@ class Discovery:
         self._greeted = reached
 
     def _say_alive(self, replicas: list[str]) -> None:
-        if self._is_contact and replicas:
-            vsync = self._vsync
-            value = vsync.above.alive_value()
-            vsync.send(replicas, Alive(vsync.current.id, vsync.current.members, value))
+        if self._is_contact:
+            self._tell_where_we_are(replicas)
+
+    def _tell_where_we_are(self, replicas: list[str]) -> None:
+        vsync = self._vsync
+        value = vsync.above.alive_value()
+        vsync.send(replicas, Alive(vsync.current.id, vsync.current.members, value))
 
     def on_alive(self, sender: Member, message: Alive) -> None:
         """Learn of another view, or that ours has gone on without us."""
@@ -90,9 +102,9 @@ class Discovery:
             vsync.note_departed(shared)
         elif shared:
             # They are behind, and some who they think are with them are with us: let them know.
-            self._say_alive([sender.id])
+            self._tell_where_we_are([sender.id])
         # Views that share members do not merge: the side left behind first forms its own.
-        if not shared:
+        if not shared and sender in message.members[:1]:
             self._meet(sender, message)
 
     def _meet(self, sender: Member, message: Alive) -> None:
@@ -115,7 +127,7 @@ class Discovery:
         if not self._is_contact or sender not in message.members:
             return
         if any(member in vsync.current.members for member in message.members):
-            self._say_alive([sender.id])
+            self._tell_where_we_are([sender.id])
             return
         ours = Side(vsync.me, vsync.current.id, vsync.current.members, vsync.above.alive_value())
         theirs = Side(sender, message.view, message.members, message.value)
@@ -151,6 +163,9 @@ class Discovery:
         settings = self._context.settings
         _, last = self._shunned.get(member, (0, 0))
         wait = min(max(settings.shun_min, 2 * last), settings.shun_max)
+        # Only the latest life of a replica matters, so there is at most one entry for each.
+        for other in [other for other in self._shunned if other.id == member.id]:
+            del self._shunned[other]
         self._shunned[member] = (self._context.now + wait, wait)
 
     def is_shunned(self, member: Member) -> bool:

@@ -150,12 +150,12 @@ class Multicast:
 
     def on_received_vector(self, rank: int, vector: Sequence[int]) -> bool:
         """Learn what the member of *rank* has; say whether stability rose."""
-        if len(vector) != len(self.members):
-            self._context.count("vsync.bad_vectors")
-            return False
         known = self._known
         acked = self._acked[rank]
         if vector == acked:
+            return False
+        if not self.is_plausible(vector) or vector[self.rank] > self.received[self.rank]:
+            self._context.count("vsync.bad_vectors")
             return False
         news = []
         for sender, number in enumerate(vector):
@@ -200,6 +200,7 @@ class Multicast:
             if self.is_urgent or much:
                 self._acknowledge(self.others)
                 self._acked_now()
+                self._watch()
             elif not context.timer_is_set("ack"):
                 context.set_timer("ack", settings.ack_delay, self._acknowledge_late)
         if self._answer_to:
@@ -270,8 +271,24 @@ class Multicast:
             if start is not None:
                 yield rank, start, last
 
+    def is_plausible(self, vector: Sequence[int]) -> bool:
+        """Say whether members of this view can have sent and received so much.
+
+        A sender waits for everyone, us included, when its window is full; so nothing can be
+        far ahead of what we have.
+        """
+        if len(vector) != len(self.members):
+            return False
+        ahead = 2 * self._context.settings.window_packets
+        return all(
+            0 <= number <= here + ahead for number, here in zip(vector, self.received, strict=True)
+        )
+
     def learn_sent(self, sent: Sequence[int]) -> None:
         """Learn by another way than a vector how much each member has sent."""
+        if not self.is_plausible(sent):
+            self._context.count("vsync.bad_vectors")
+            return
         for rank, number in enumerate(sent):
             self._known[rank] = max(self._known[rank], number)
 
@@ -305,11 +322,19 @@ class Multicast:
         context.set_timer("repair", context.settings.repair_delay, self._ask)
 
     def repair(self, destinations: Sequence[str], rank: int, first: int, last: int) -> bool:
-        """Send packets of the sender of *rank* again, those that are here; say if all were."""
+        """Send packets of the sender of *rank* again; say if nobody else need be asked.
+
+        What is forgotten here is stable: whoever asked for it has it by now.
+        """
+        if not 0 <= rank < len(self.members):
+            self._context.count("vsync.bad_repair_requests")
+            return True
         budget = self._context.settings.repair_packets_max
-        packets = self._packets[rank] if 0 <= rank < len(self._packets) else {}
+        packets = self._packets[rank]
         complete = True
-        for number in range(first, min(last, first + budget - 1) + 1):
+        for number in range(
+            max(first, self._forgotten[rank] + 1), min(last, first + budget - 1) + 1
+        ):
             batch = packets.get(number)
             if batch is None:
                 complete = False

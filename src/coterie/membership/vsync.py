@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coterie.kernel.backlog import Backlog
+from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Ending, Layer, Service
 from coterie.kernel.records import Sent, Started, Stopped, ViewInstalled, ViewProposed
 from coterie.kernel.views import NO_VIEW, Member, View, ViewId
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 _decoder: msgspec.msgpack.Decoder[VsyncMessage] = msgspec.msgpack.Decoder(VsyncMessage)
 
 InViewMessage = Data | Repair | Ack | Nak | Direct
+
+VIEW_NUMBER_MAX = 1 << 53
 
 _MULTICAST_TIMERS = ("ack", "repair", "advertise")
 
@@ -115,7 +118,8 @@ class Vsync(Layer):
     def _try_to_leave(self) -> None:
         multicast = self.multicast
         unstable = multicast.stable[multicast.rank] < multicast.received[multicast.rank]
-        if (unstable or self._backlog) and self.context.now < self._leave_deadline:
+        waiting = unstable or self._backlog or self.above.has_waiting_casts
+        if waiting and self.context.now < self._leave_deadline:
             wait = self.context.settings.ack_delay
             self.context.set_timer("leave", wait, self._try_to_leave)
             return
@@ -180,7 +184,8 @@ class Vsync(Layer):
         self.multicast.learn_sent(sent)
 
     def repair(self, rank: int, first: int, last: int) -> bool:
-        origin = self.current.members[rank].id
+        members = self.current.members
+        origin = members[rank].id if 0 <= rank < len(members) else ""
         everyone_else = [id for id in self.multicast.others if id != origin]
         return self.multicast.repair(everyone_else, rank, first, last)
 
@@ -190,8 +195,7 @@ class Vsync(Layer):
     def finish_turn(self) -> None:
         if self.has_left:
             return
-        while self._backlog and self.can_cast:
-            _, first, payloads, mark = self._backlog.take_packet()
+        for _, first, payloads, mark in self._backlog.packets(lambda: self.can_cast):
             header = bytes([mark]) if mark else b""
             self.cast_packet(header, first, payloads, safe=False, urgent=False)
         if self._must_consider:
@@ -205,9 +209,14 @@ class Vsync(Layer):
         """Read one message of this layer."""
         return _decoder.decode(message)
 
-    def receive(self, sender: Member, message: msgspec.Struct) -> None:  # noqa: C901 -- a dispatch table
+    def receive(self, sender: Member, message: VsyncMessage) -> None:  # noqa: C901, PLR0912 -- a table
         """Take one message."""
+        if message.view.number > VIEW_NUMBER_MAX:
+            raise BadMessage("a view number that no group comes to")
         if self.has_left:
+            # Whoever still counts on us should know better.
+            if not isinstance(message, Alive | Leave):
+                self.send([sender.id], Leave(message.view))
             return
         match message:
             case Data() | Repair() | Ack() | Nak() | Direct():
@@ -230,6 +239,7 @@ class Vsync(Layer):
                 self.change.on_install(sender, message)
             case Leave():
                 self.note_departed([sender])
+                self.change.on_leave(sender)
 
     def _receive_in_view(self, sender: Member, message: InViewMessage) -> None:
         if message.view != self.current.id:
@@ -240,9 +250,13 @@ class Vsync(Layer):
             return
         match message:
             case Data():
+                multicast = self.multicast
                 self._take_packet(self.current.rank(sender), message)
-                self._learn_received(sender, message.received)
-                self.multicast.is_urgent |= message.is_urgent
+                # The packet may have completed a cut and ended its view: then its vector is
+                # of no use, and must not be taken for one of the next view.
+                if self.multicast is multicast:
+                    self._learn_received(sender, message.received)
+                    multicast.is_urgent |= message.is_urgent
             case Repair():
                 self._take_packet(message.rank, message)
             case Ack():

@@ -46,6 +46,10 @@ class OrderLayer(Layer):
     def cast(self, payloads: Sequence[bytes], *, safe: bool = False, mark: int = 0) -> int:
         return self.backlog.add(payloads, safe=safe, mark=mark)
 
+    @property
+    def has_waiting_casts(self) -> bool:
+        return bool(self.backlog) or self.above.has_waiting_casts
+
     def view(self, view: View) -> None:
         self.members = view.members
         self.rank = view.rank(self.context.me)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.kernel.errors import BadMessage
+from coterie.kernel.errors import DECODE_ERRORS, BadMessage
 from coterie.ordering.delivery import OrderLayer
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ class DynamicSequencer(OrderLayer):
 
     def finish_turn(self) -> None:
         is_sequencer = self.rank == 0
-        while self.backlog and self.below.can_cast:
-            safe, first, payloads, mark = self.backlog.take_packet()
+        for safe, first, payloads, mark in self.backlog.packets(lambda: self.below.can_cast):
             runs = [*self._take_unordered(), (0, 1)] if is_sequencer else []
             order = Order(safe, runs, mark)
             self._send(order, first, payloads, urgent=safe or self._unordered_is_safe)
@@ -90,9 +89,14 @@ class DynamicSequencer(OrderLayer):
 
     def parse(self, header: bytes) -> Order:
         try:
-            return _decoder.decode(header)
-        except msgspec.DecodeError as error:
+            order = _decoder.decode(header)
+        except DECODE_ERRORS as error:
             raise BadMessage(f"not a sequencer's header: {error}") from None
+        size = len(self.members)
+        limit = 2 * size * self.context.settings.window_packets
+        if any(not (0 <= rank < size and 0 < count <= limit) for rank, count in order.runs):
+            raise BadMessage("an order of packets that cannot exist")
+        return order
 
     def deliver(self, batches: list[Batch]) -> None:
         for batch in batches:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.kernel.errors import BadMessage
+from coterie.kernel.errors import DECODE_ERRORS, BadMessage
 from coterie.kernel.views import View
 from coterie.ordering.delivery import OrderLayer
 
@@ -75,6 +75,7 @@ class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _TAGS = frozenset({101, 102, 103})
+_NUMBER_MAX = 1 << 53
 
 _encoder = msgspec.msgpack.Encoder()
 _place_decoder = msgspec.msgpack.Decoder(Place)
@@ -82,6 +83,14 @@ _value_decoder = msgspec.msgpack.Decoder(_Value)
 _message_decoder: msgspec.msgpack.Decoder[Token | TokenArrived | TokenWanted] = (
     msgspec.msgpack.Decoder(Token | TokenArrived | TokenWanted)
 )
+
+
+def _read_value(value: bytes) -> _Value:
+    """Read what a member said; the first view, of ourselves alone, comes without a value."""
+    try:
+        return _value_decoder.decode(value)
+    except DECODE_ERRORS:
+        return _Value(0, b"")
 
 
 class RotatingToken(OrderLayer):
@@ -130,14 +139,11 @@ class RotatingToken(OrderLayer):
             return
         try:
             message = _message_decoder.decode(body)
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise BadMessage(f"not a message of the token layer: {error}") from None
         match message:
-            case Token(hop=hop):
-                if hop <= self._hop:
-                    self.below.send_direct(sender, _encoder.encode(TokenArrived(hop)))
-                elif len(message.have) == len(message.sent) == len(self.members):
-                    self._take(message)
+            case Token():
+                self._on_token(sender, message)
             case TokenArrived(hop=hop):
                 if self._passed is not None and self._passed[0].hop == hop:
                     self._passed = None
@@ -146,6 +152,18 @@ class RotatingToken(OrderLayer):
                     self._pass_to(sender, self._token)
                 else:
                     self._is_wanted = True
+
+    def _on_token(self, sender: Member, token: Token) -> None:
+        size = len(self.members)
+        if (
+            not len(token.have) == len(token.sent) == size
+            or max(token.hop, token.order) > _NUMBER_MAX
+        ):
+            raise BadMessage("a token that no view of ours can have")
+        if token.hop <= self._hop:
+            self.below.send_direct(sender, _encoder.encode(TokenArrived(token.hop)))
+        else:
+            self._take(token)
 
     def finish_turn(self) -> None:
         if self.below.is_stopped:
@@ -192,10 +210,7 @@ class RotatingToken(OrderLayer):
 
     def _send_backlog(self, order: int) -> int:
         """Number and multicast what waits here, within the limit of a visit."""
-        for _ in range(self.context.settings.token_visit_packets):
-            if not (self.backlog and self.below.can_cast):
-                break
-            safe, first, payloads, mark = self.backlog.take_packet()
+        for safe, first, payloads, mark in self.backlog.packets(lambda: self.below.can_cast):
             order += 1
             header = _encoder.encode(Place(safe, order, mark))
             self.below.cast_packet(header, first, payloads, safe=safe, urgent=False)
@@ -238,7 +253,7 @@ class RotatingToken(OrderLayer):
     def parse(self, header: bytes) -> Place:
         try:
             return _place_decoder.decode(header)
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise BadMessage(f"not a token holder's header: {error}") from None
 
     def deliver(self, batches: list[Batch]) -> None:
@@ -246,7 +261,10 @@ class RotatingToken(OrderLayer):
         for batch in batches:
             place = batch.header
             assert isinstance(place, Place)
-            assert place.order not in waiting, "two packets have one number"
+            if place.order in waiting or place.order <= self._delivered_to:
+                # A number is given once; a second packet with it cannot be ordered.
+                self.context.count("token.numbers_given_twice")
+                continue
             batch.safe = place.safe
             batch.mark = place.mark
             waiting[place.order] = batch
@@ -278,12 +296,9 @@ class RotatingToken(OrderLayer):
 
     def adopt_stability(self, ending: Ending) -> None:
         self._safe_to = max(
-            _value_decoder.decode(ending.values[member]).safe_to for member in ending.transitional
+            _read_value(ending.values[member]).safe_to for member in ending.transitional
         )
 
     def view(self, view: View) -> None:
-        # The first view, of ourselves alone, comes without values.
-        values = tuple(
-            _value_decoder.decode(value).above if value else b"" for value in view.values
-        )
+        values = tuple(_read_value(value).above for value in view.values)
         super().view(View(view.id, view.members, view.previous, values, view.configuration))

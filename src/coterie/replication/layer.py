@@ -85,3 +85,7 @@ class EngineTop(EngineLayer):
 
     def restore(self, chunks: Iterable[bytes], position: int) -> None:
         self.host.restore(chunks, position)
+
+    @property
+    def has_waiting_casts(self) -> bool:
+        return False

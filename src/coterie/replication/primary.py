@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coterie.kernel.engine import Role, Run, Standing, Status, Version
-from coterie.kernel.errors import BacklogFull, BadMessage
+from coterie.kernel.errors import DECODE_ERRORS, BacklogFull, BadMessage
 from coterie.kernel.layers import Service
 from coterie.kernel.records import (
     Delivery,
@@ -318,7 +318,7 @@ class PrimaryViews(EngineLayer):
     def _on_control(self, sender: Member, payload: bytes) -> None:
         try:
             message = _decoder.decode(payload)
-        except msgspec.DecodeError:
+        except DECODE_ERRORS:
             self.context.count("primary.malformed")
             return
         match message:
@@ -501,7 +501,7 @@ class PrimaryViews(EngineLayer):
     def receive_direct(self, sender: Member, body: bytes) -> None:
         try:
             message = _decoder.decode(body)
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise BadMessage(f"not a message of the primary-view layer: {error}") from None
         match message:
             case AckEntries():
@@ -582,6 +582,10 @@ class PrimaryViews(EngineLayer):
 
     def flush_value(self) -> bytes:
         return b""
+
+    @property
+    def has_waiting_casts(self) -> bool:
+        return self.role is Role.PRIMARY and bool(self._waiting)
 
     def stability_rose(self) -> None:
         pass

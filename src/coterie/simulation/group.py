@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from coterie.simulation.network import Link
     from coterie.simulation.simulation import Simulation
 
+TURN_TIME = 10
+"""The least time between two turns of one process, in microseconds."""
+
 Place = tuple["ViewId", tuple[Member, ...]]
 
 TURN_DELAY = 100
@@ -318,7 +321,8 @@ class Host:
             network.carry(self.id, destination, frame, self.group.arrive)
         deadline = process.next_deadline()
         if deadline is not None:
-            wait = deadline - self.clock()
+            # A turn takes its time, however soon the next one is due.
+            wait = max(deadline - self.clock(), TURN_TIME)
             self._schedule(wait if self.drift == 1.0 else int(wait / self.drift) + 1)
 
 

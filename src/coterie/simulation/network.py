@@ -68,11 +68,11 @@ class Network:
     def heal(self, arrive: Callable[[str, str, bytes, int], None]) -> None:
         """End all faults."""
         self._cuts.clear()
+        self.loss = self.duplication = self.damage = 0.0
+        self.delay_min, self.delay_spread = 50, 100
         clogged = sorted(self._clogs)
         self._clogs.clear()
         self.unclog(clogged, arrive)
-        self.loss = self.duplication = self.damage = 0.0
-        self.delay_min, self.delay_spread = 50, 100
 
     def is_cut(self, source: str, destination: str) -> bool:
         """Say whether a link loses everything at present."""
