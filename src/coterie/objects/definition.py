@@ -1,0 +1,249 @@
+"""What is known of a class that can be replicated: its methods and its state.
+
+The state of an object is its declared fields. It travels in *pieces*, a few dozen kilobytes of
+one field each, so that nobody has to hold a large state twice; a large dictionary, list, set or
+deque is cut, everything else is one piece. A class that keeps something its fields cannot express
+writes `snapshot(self) -> T` and `restore(self, state: T) -> None`, and is one piece.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from coterie.objects import encodable
+from coterie.objects.errors import StateNotEncodable, UnknownMethod
+from coterie.objects.methods import Kind, Method, clip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+
+class ReplicatedObject:
+    """A base class for those who want one. It declares, and does, nothing.
+
+    A method `on_tick(self) -> None` runs like an update each time the group's clock ticks, also
+    when nobody calls: for what expires.
+    """
+
+    commuting: ClassVar[bool] = False
+    """Whether all updates commute, so that a stack without total order is enough."""
+    transactional: ClassVar[bool] = True
+    """Whether an update that raises leaves no trace. Undoing costs a rebuild of the object if the
+    update had begun to change it; False leaves what was changed, the same on every replica."""
+
+
+class Field:
+    """One part of the state."""
+
+    __slots__ = ("container", "decode", "is_immutable", "name", "type")
+
+    def __init__(self, name: str, type_: object) -> None:
+        self.name = name
+        self.type = type_
+        self.is_immutable = encodable.is_immutable(type_)
+        plain = encodable.strip(type_)
+        origin = typing.get_origin(plain) or plain
+        self.container: type | None = origin if origin in {dict, list, set, deque} else None
+        """The kind of container, if a snapshot may carry the field in pieces."""
+        self.decode = encodable.decoder(typing.cast("type[object]", type_)).decode
+
+
+class Definition:
+    """A class that can be replicated. Made by `coterie.objects.define`."""
+
+    def __init__(  # noqa: PLR0913 -- made in one place
+        self,
+        cls: type,
+        *,
+        methods: Mapping[str, Method],
+        fields: Sequence[Field],
+        defaults: Mapping[str, object],
+        make: Callable[[], object],
+        own_state: object,
+        on_tick: Method | None,
+    ) -> None:
+        self.cls = cls
+        self.name = cls.__qualname__
+        self.methods = dict(methods)
+        self.fields = tuple(fields)
+        self.commuting = bool(getattr(cls, "commuting", False))
+        self.transactional = bool(getattr(cls, "transactional", True))
+        self.has_own_snapshot = own_state is not None
+        self.changes_in_place = self.has_own_snapshot or any(
+            not field.is_immutable for field in fields
+        )
+        """Whether setting fields back is not enough to undo an update."""
+        self.on_tick = on_tick
+        self._fields_by_name = {field.name: field for field in fields}
+        self._defaults = dict(defaults)
+        self._make = make
+        self._own_decode = (
+            encodable.decoder(typing.cast("type[object]", own_state)).decode if own_state else None
+        )
+
+    # ---- methods
+
+    def method(self, name: str, kind: Kind | None = None) -> Method:
+        """Give a method by name; raise `UnknownMethod` if there is none of that kind."""
+        found = self.methods.get(name)
+        if found is None:
+            known = ", ".join(sorted(self.methods)) or "none"
+            raise UnknownMethod(f"{self.name} has no method {name!r}; it has {known}")
+        if kind is not None and found.kind is not kind:
+            raise UnknownMethod(
+                f"{found} is {'an update' if found.kind is Kind.UPDATE else 'a query'}, "
+                f"not {'an update' if kind is Kind.UPDATE else 'a query'}"
+            )
+        return found
+
+    def encode_call(self, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
+        """Check a call and give its arguments as they travel."""
+        return self.method(name).encode(args, kwargs)
+
+    # ---- state
+
+    def make(self) -> object:
+        """Make an object in its initial state, which shares nothing with any other."""
+        made = self._make()
+        state = vars(made)
+        for name, data in self._defaults.items():
+            if name not in state:
+                state[name] = data
+        for field in self.fields:
+            if field.name in self._defaults and not field.is_immutable:
+                state[field.name] = field.decode(encodable.encode(state[field.name]))
+        return made
+
+    def state(self, replicated: object) -> dict[str, object]:
+        """Give what the state of an object consists of, by name."""
+        if self._own_decode is not None:
+            return {"": replicated.snapshot()}  # type: ignore[attr-defined]
+        attributes = vars(replicated)
+        if attributes.keys() != self._fields_by_name.keys():
+            self._complain(attributes)
+        return attributes
+
+    def _complain(self, attributes: dict[str, object]) -> None:
+        extra = sorted(attributes.keys() - self._fields_by_name.keys())
+        if extra:
+            raise StateNotEncodable(
+                f"{self.name} has set {extra[0]!r}, which is not declared: annotate it in the class"
+            )
+        missing = sorted(self._fields_by_name.keys() - attributes.keys())
+        raise StateNotEncodable(f"{self.name} has deleted its field {missing[0]!r}")
+
+    def canonical_state(self, replicated: object) -> bytes:
+        """Give the state so that equal states have equal bytes, on any machine."""
+        try:
+            return encodable.canonical(self.state(replicated))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise self._not_encodable(replicated, error) from None
+
+    def pieces(self, replicated: object, bytes_aim: int) -> Iterator[tuple[str, bytes]]:
+        """Give the state in pieces of about *bytes_aim*: (field, MessagePack), in order.
+
+        Several pieces of a field are parts of one container, and follow each other.
+        """
+        state = self.state(replicated)
+        try:
+            if self._own_decode is not None:
+                yield "", encodable.encode(state[""])
+                return
+            for field in self.fields:
+                value = state[field.name]
+                if field.container is None or type(value) is not field.container:
+                    yield field.name, encodable.encode(value)
+                else:
+                    for piece in _split(value, bytes_aim):
+                        yield field.name, piece
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise self._not_encodable(replicated, error) from None
+
+    def assemble(self, pieces: Iterator[tuple[str, bytes]]) -> object:
+        """Make an object from its pieces. Raises what says why it cannot be."""
+        made = self.make()
+        if self._own_decode is not None:
+            for _, data in pieces:
+                made.restore(self._own_decode(data))  # type: ignore[attr-defined]
+            return made
+        fields = self._fields_by_name
+        state = vars(made)
+        begun: set[str] = set()
+        for name, data in pieces:
+            field = fields.get(name)
+            if field is None:
+                raise StateNotEncodable(
+                    f"{self.name} has no field {name!r}: the state is of another version"
+                )
+            value = field.decode(data)
+            if name in begun:
+                _extend(state[name], value)
+            else:
+                state[name] = value
+                begun.add(name)
+        return made
+
+    def change(self, replicated: object, changes: Mapping[str, bytes | msgspec.Raw]) -> None:
+        """Replace fields by what they became elsewhere."""
+        for name, data in changes.items():
+            if self._own_decode is not None:
+                replicated.restore(self._own_decode(data))  # type: ignore[attr-defined]
+            else:
+                vars(replicated)[name] = self._fields_by_name[name].decode(data)
+
+    def _not_encodable(self, replicated: object, error: Exception) -> StateNotEncodable:
+        if self._own_decode is not None:
+            return StateNotEncodable(f"{self.name}.snapshot() gave what cannot be encoded: {error}")
+        for field in self.fields:
+            value = vars(replicated).get(field.name)
+            try:
+                encodable.canonical(value)
+            except (TypeError, ValueError, OverflowError, RecursionError) as cause:
+                return StateNotEncodable(
+                    f"the field {field.name!r} of {self.name} ({encodable.describe(field.type)})"
+                    f" holds {clip(value)}, which cannot be encoded: {cause}"
+                )
+        return StateNotEncodable(f"{self.name} cannot be encoded: {error}")
+
+    def check(self, replicated: object) -> None:
+        """Raise `StateNotEncodable` unless the state can be taken over by another replica."""
+        state = self.state(replicated)
+        if self._own_decode is not None:
+            self._own_decode(encodable.encode(state[""]))
+            return
+        for field in self.fields:
+            try:
+                field.decode(encodable.encode(state[field.name]))
+            except (msgspec.DecodeError, TypeError, ValueError, OverflowError) as error:
+                raise StateNotEncodable(
+                    f"the field {field.name!r} of {self.name} is declared"
+                    f" {encodable.describe(field.type)}, but holds"
+                    f" {clip(state[field.name])}: {error}"
+                ) from None
+
+
+def _split(value: Any, bytes_aim: int) -> Iterator[bytes]:  # noqa: ANN401 -- any container
+    """Encode a container in parts; an empty one is one part."""
+    items = iter(value.items() if isinstance(value, dict) else value)
+    kind = dict if isinstance(value, dict) else list
+    count, left = 64, len(value)
+    while True:
+        part = kind(islice(items, count))
+        left -= len(part)
+        data = encodable.encode(part)
+        yield data
+        if not left:
+            return
+        count = max(1, min(1 << 16, count * bytes_aim // max(1, len(data))))
+
+
+def _extend(container: Any, part: Any) -> None:  # noqa: ANN401 -- any container
+    if isinstance(container, dict | set):
+        container.update(part)
+    else:
+        container.extend(part)

@@ -1,0 +1,304 @@
+"""From a plain class to a definition: what is read, and what is refused.
+
+    class Seats:
+        taken: dict[str, str] = {}
+
+        @update
+        def book(self, seat: str, name: str) -> None:
+            if seat in self.taken:
+                raise SeatTaken(seat)
+            self.taken[seat] = name
+
+        @query
+        def holder(self, seat: str) -> str | None:
+            return self.taken.get(seat)
+
+    seats = define(Seats)
+
+The class stays what it is: it can be made and called without Coterie, as in its own tests. A base
+class is not needed (`ReplicatedObject` only names the declarations there are).
+
+**Methods.** An *update* may change the object and runs on every replica, in the one order; a
+*query* may not, and runs on one. All arguments and the result are annotated.
+
+**State.** The fields are the annotated names of the class and what the new object has in its
+`__dict__`. A default in the class body is copied for each object. A class that keeps something
+its fields cannot express writes `snapshot(self) -> T` and `restore(self, state: T) -> None`.
+
+**Refused** when the class is defined, with the reason: what cannot be encoded, a missing
+annotation, a call that can be recognised to answer differently on every machine, a query that
+sets a field, an update that sets an undeclared one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from coterie.objects import bytecode, encodable
+from coterie.objects.definition import Definition, Field
+from coterie.objects.errors import NotReplicable, StateNotEncodable
+from coterie.objects.methods import MARK, NO_DEFAULT, Argument, Kind, Method, clip, fresh_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+
+def define(cls: type, make: Callable[[], object] | None = None) -> Definition:
+    """Read a class; raise `NotReplicable`, with the reason, if it cannot be replicated.
+
+    *make* makes the object in its initial state, the same on every replica; without it the class
+    is called without arguments.
+    """
+    if not isinstance(cls, type):
+        raise NotReplicable(f"{cls!r} is not a class: pass the class, not an object of it")
+    made = _make_one(cls, make)
+    methods = dict(_methods(cls))
+    if not any(method.kind is Kind.UPDATE for method in methods.values()):
+        raise NotReplicable(f"{cls.__qualname__} has no update: mark one with @update")
+    own_state = _own_state(cls)
+    fields, defaults = ([], {}) if own_state else _fields(cls, made)
+    _check_code(cls, methods, {field.name for field in fields}, own_state=own_state is not None)
+    on_tick = _on_tick(cls)
+    _prove_clean(cls, [*methods.values(), *([on_tick] if on_tick else [])], fields)
+    definition = Definition(
+        cls,
+        methods=methods,
+        fields=fields,
+        defaults=defaults,
+        make=make or cls,
+        own_state=own_state,
+        on_tick=on_tick,
+    )
+    try:
+        definition.check(definition.make())
+    except (StateNotEncodable, msgspec.DecodeError, TypeError, ValueError) as error:
+        raise NotReplicable(f"{cls.__qualname__}: in its initial state {error}") from None
+    return definition
+
+
+# ---- reading a class
+
+
+def _make_one(cls: type, make: Callable[[], object] | None) -> object:
+    try:
+        made = (make or cls)()
+    except TypeError as error:
+        raise NotReplicable(
+            f"{cls.__qualname__} cannot be made without arguments ({error}): give them defaults, or"
+            " pass define() a function that makes it"
+        ) from None
+    if type(made) is not cls:
+        raise NotReplicable(f"what makes {cls.__qualname__} gave {clip(made)}")
+    if not hasattr(made, "__dict__"):
+        raise NotReplicable(f"{cls.__qualname__} uses __slots__: leave them out")
+    return made
+
+
+def _methods(cls: type) -> Iterator[tuple[str, Method]]:
+    for name in dir(cls):
+        function = inspect.getattr_static(cls, name)
+        kind = getattr(function, MARK, None)
+        if kind is None:
+            for base in cls.__mro__[1:]:
+                marked = getattr(vars(base).get(name), MARK, None)
+                if marked is not None:
+                    raise NotReplicable(
+                        f"{cls.__qualname__}.{name} hides the {marked.value} of"
+                        f" {base.__qualname__}: mark it with @{marked.value}, too"
+                    )
+            continue
+        where = f"{cls.__qualname__}.{name}"
+        if not isinstance(function, types.FunctionType):
+            raise NotReplicable(
+                f"{where} is not a plain method: put @{kind.value} outermost on one"
+            )
+        yield name, _method(where, cls, kind, function)
+
+
+def _method(where: str, cls: type, kind: Kind, function: types.FunctionType) -> Method:
+    name = function.__name__
+    if name.startswith("_"):
+        raise NotReplicable(f"{where} begins with an underscore, and callers could not use it")
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise NotReplicable(f"{where} is async: a method may not wait; write it as a plain one")
+    if inspect.isgeneratorfunction(function):
+        raise NotReplicable(f"{where} is a generator, which cannot be answered: give a list")
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception as error:
+        raise NotReplicable(f"{where}: its annotations cannot be read: {error}") from error
+    arguments: list[Argument] = []
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            raise NotReplicable(
+                f"{where}: {parameter.name!r} takes any number of arguments: use a list or a dict"
+            )
+        if parameter.name not in hints:
+            raise NotReplicable(
+                f"{where}: argument {parameter.name!r} has no annotation: say what it is"
+            )
+        argument = Argument(
+            parameter.name,
+            hints[parameter.name],
+            parameter.default,
+            parameter.kind is parameter.KEYWORD_ONLY,
+        )
+        _check_type(f"{where}: argument {parameter.name!r}", argument.type)
+        _check_default(where, argument)
+        arguments.append(argument)
+    if "return" not in hints:
+        raise NotReplicable(f"{where} does not say what it answers: write -> None, or what it is")
+    _check_type(f"{where}: its result", hints["return"])
+    return Method(cls.__qualname__, kind, function, arguments, hints["return"])
+
+
+def _check_type(what: str, type_: object) -> None:
+    reason = encodable.why_not(type_)
+    if reason is not None:
+        raise NotReplicable(f"{what} is {encodable.describe(type_)}: {reason}")
+
+
+def _check_default(where: str, argument: Argument) -> None:
+    if argument.is_optional:
+        try:
+            fresh_copy(argument.default, argument.type)
+        except (msgspec.DecodeError, TypeError, ValueError, OverflowError) as error:
+            raise NotReplicable(
+                f"{where}: the default of {argument.name!r} is {clip(argument.default)}, not"
+                f" {encodable.describe(argument.type)}: {error}"
+            ) from None
+
+
+def _own_state(cls: type) -> object:
+    has = [callable(getattr(cls, name, None)) for name in ("snapshot", "restore")]
+    if not any(has):
+        return None
+    where = f"{cls.__qualname__}.snapshot"
+    if not all(has):
+        raise NotReplicable(f"{cls.__qualname__} has one of snapshot() and restore(): write both")
+    hints = typing.get_type_hints(cls.snapshot, include_extras=True)  # type: ignore[attr-defined]
+    state = hints.get("return")
+    if state is None or state is type(None):
+        raise NotReplicable(f"{where}() does not say what it gives: annotate its result")
+    _check_type(f"{where}(): its result", state)
+    return state
+
+
+def _fields(cls: type, made: object) -> tuple[list[Field], dict[str, object]]:
+    """Find the fields, and the defaults that stand in the class body."""
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except Exception as error:
+        raise NotReplicable(
+            f"{cls.__qualname__}: its annotations cannot be read: {error}"
+        ) from error
+    annotated = {
+        name: type_
+        for name, type_ in hints.items()
+        if typing.get_origin(type_) is not ClassVar and type_ is not ClassVar
+    }
+    attributes = vars(made)
+    fields: list[Field] = []
+    defaults: dict[str, object] = {}
+    for name in [*annotated, *(name for name in attributes if name not in annotated)]:
+        where = f"{cls.__qualname__}.{name}"
+        if name in attributes:
+            value = attributes[name]
+        else:
+            value = inspect.getattr_static(cls, name, NO_DEFAULT)
+            if value is NO_DEFAULT or isinstance(value, types.MemberDescriptorType):
+                raise NotReplicable(f"{where} has no initial value: give it one")
+            defaults[name] = value
+        reason = encodable.why_not_value(value)
+        if reason is not None:
+            raise NotReplicable(f"{where} holds {clip(value)}: {reason}")
+        type_ = annotated[name] if name in annotated else _infer(where, value)
+        _check_type(where, type_)
+        fields.append(Field(name, type_))
+    return fields, defaults
+
+
+def _infer(where: str, value: object) -> object:
+    if type(value) in {bool, int, float, str, bytes}:
+        return type(value)
+    raise NotReplicable(
+        f"{where} has no annotation, and {clip(value)} does not say what it may hold: annotate it"
+        " in the class body"
+    )
+
+
+def _check_code(
+    cls: type, methods: Mapping[str, Method], fields: set[str], *, own_state: bool
+) -> None:
+    running = [
+        (str(method), function)
+        for method in methods.values()
+        if method.kind is Kind.UPDATE and (function := _plain(cls, method.name))
+    ]
+    tick = _plain(cls, "on_tick")
+    if tick is not None:
+        running.append((f"{cls.__qualname__}.on_tick", tick))
+    for where, function in running:
+        differences = bytecode.recognised_differences(cls, function)
+        if differences:
+            raise NotReplicable(f"{where} would differ from replica to replica. {differences[0]}")
+        undeclared = bytecode.attributes_set(function) - fields
+        undeclared -= {name for name in undeclared if isinstance(_static(cls, name), property)}
+        if undeclared and not own_state:
+            raise NotReplicable(
+                f"{where} sets self.{min(undeclared)}, which is not declared: annotate it in the"
+                " class body and give it an initial value"
+            )
+    for method in methods.values():
+        asking = _plain(cls, method.name)
+        if method.kind is Kind.QUERY and asking is not None:
+            changed = bytecode.attributes_stored(asking) & fields
+            changed |= bytecode.attributes_set(asking)
+            if changed:
+                raise NotReplicable(
+                    f"{method} is a query, but sets {min(changed)!r}: make it an update"
+                )
+
+
+def _on_tick(cls: type) -> Method | None:
+    function = _static(cls, "on_tick")
+    if function is None:
+        return None
+    where = f"{cls.__qualname__}.on_tick"
+    if not isinstance(function, types.FunctionType) or hasattr(function, MARK):
+        raise NotReplicable(f"{where} must be a plain method without a mark")
+    if len(inspect.signature(function).parameters) != 1:
+        raise NotReplicable(f"{where} takes no arguments: use coterie.objects.now()")
+    return Method(cls.__qualname__, Kind.UPDATE, function, (), None)
+
+
+def _prove_clean(cls: type, methods: Sequence[Method], fields: Sequence[Field]) -> None:
+    harmless = {field.name for field in fields}
+    for field in fields:
+        harmless |= encodable.attribute_names(field.type)
+    for method in methods:
+        for argument in method.arguments:
+            harmless |= encodable.attribute_names(argument.type)
+    # A method of the same name as a field of some record could do anything.
+    harmless -= {name for name in harmless if callable(_static(cls, name))}
+    harmless |= {method.name for method in methods if method.kind is Kind.QUERY}
+    names = {field.name for field in fields}
+    for method in methods:
+        function = _plain(cls, method.name)
+        if function is not None:
+            method.clean_until = bytecode.clean_until(function, harmless)
+            method.touches = frozenset(bytecode.names_used(cls, function) & names)
+
+
+def _plain(cls: type, name: str) -> types.FunctionType | None:
+    function = _static(cls, name)
+    return function if isinstance(function, types.FunctionType) else None
+
+
+def _static(cls: type, name: str) -> object:
+    return inspect.getattr_static(cls, name, None)
