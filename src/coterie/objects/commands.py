@@ -1,0 +1,91 @@
+"""What an entry of an object group holds.
+
+A payload is one of these records as a MessagePack array, its tag first. They can be read without
+knowing the class, so that journals and reports can name sessions, requests and methods; only the
+arguments need the definition. New kinds get new tags and new fields go last with a default, so an
+older replica reads what it knows.
+
+`clock` is the wall clock of the replica that proposes, in microseconds: group time is made of
+these and nothing else (`coterie.objects.group_time`). `asked_at` is the client's own clock when it
+asked, for reports.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from coterie.objects.outcomes import Done, Failed
+
+
+class OpenSession(msgspec.Struct, tag=1, frozen=True, array_like=True, gc=False):
+    """Give a client a session; the answer names it."""
+
+    token: int
+    """By which the proposing replica knows whom to answer."""
+    asked_at: int
+    clock: int
+
+
+class CloseSession(msgspec.Struct, tag=2, frozen=True, array_like=True, gc=False):
+    """Forget a session: its client has said goodbye, or an operator evicts it."""
+
+    session: int
+    clock: int
+
+
+class Call(msgspec.Struct, tag=3, frozen=True, array_like=True, gc=False):
+    """Execute an update, once for each (session, request)."""
+
+    session: int
+    request: int
+    method: str
+    arguments: msgspec.Raw
+    asked_at: int
+    lowest: int
+    """The client will never ask again below this number: their results may be forgotten."""
+    clock: int
+
+
+class Read(msgspec.Struct, tag=4, frozen=True, array_like=True, gc=False):
+    """Execute a query at this place in the order, at the replica that proposed it only."""
+
+    token: int
+    method: str
+    arguments: msgspec.Raw
+    asked_at: int
+    clock: int
+
+
+class Tick(msgspec.Struct, tag=5, frozen=True, array_like=True, gc=False):
+    """Let time pass where nobody calls, or bear witness to what time it is."""
+
+    clock: int
+
+
+class Effects(msgspec.Struct, tag=6, frozen=True, array_like=True, gc=False):
+    """What a call did where it was executed, for engines of the primary kind.
+
+    The fields that changed, whole, as MessagePack; the name is empty for a class with its own
+    snapshot. The position and viewstamp in the outcome are those of the entry itself.
+    """
+
+    session: int
+    request: int
+    lowest: int
+    clock: int
+    outcome: Done | Failed
+    changes: dict[str, msgspec.Raw]
+
+
+Command = OpenSession | CloseSession | Call | Read | Tick | Effects
+
+encode_command = msgspec.msgpack.Encoder().encode
+"""Give a command as the payload of an entry."""
+
+decode_command = msgspec.msgpack.Decoder(Command).decode
+"""Read a payload; raise `msgspec.DecodeError` if it is no command."""
+
+_ARGUMENTS_NONE = msgspec.msgpack.encode(())
+
+NO_ARGUMENTS = msgspec.Raw(_ARGUMENTS_NONE)
+"""The arguments of a method that takes none."""

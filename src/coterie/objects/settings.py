@@ -1,0 +1,60 @@
+"""Every limit of the host, in one place. `docs/host.md` says what happens at each.
+
+Limits that decide what becomes of a command (all of *sessions*, *results* and *group time*) must
+be the same on all replicas of a group, for they are part of what replicas compute.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from coterie.kernel.clock import Duration, seconds
+
+
+class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Durations are microseconds; sizes are bytes."""
+
+    # Commands and results.
+    command_bytes_max: int = 512 << 10
+    """The largest command; a larger one is refused to its caller. Keep it below the group's
+    `payload_bytes_max`."""
+    result_bytes_max: int = 256 << 10
+    """The largest result of an update; an update that answers more fails and is undone."""
+    error_chars_max: int = 1000
+    """An error's message is cut here."""
+    waiting_commands_max: int = 100_000
+    """How many commands may wait for `flush`; beyond it a call is refused."""
+
+    # Sessions.
+    sessions_max: int = 10_000
+    """At the limit the session that was not used for longest is evicted for a new one."""
+    window_requests_max: int = 1024
+    """How many results a session keeps above the number its client said it needs no more; at the
+    limit a new request is refused until the client says so of more."""
+    window_bytes_max: int = 1 << 20
+    """The same in bytes of results."""
+    sessions_bytes_max: int = 64 << 20
+    """Bytes of results in all sessions; at the limit sessions are evicted, oldest use first."""
+
+    # Group time.
+    leap: Duration = seconds(5)
+    """A clock that moves by more than this against group time has jumped, and is not followed."""
+    tick_interval: Duration = seconds(1)
+    """How often `ObjectHost.tick` is to be called."""
+
+    # State.
+    digest_interval: int = 1000
+    """A digest of the state is reported every so many positions, times one more for each
+    `digest_bytes` of state, so that its cost stays a fixed part of the whole; 0 is never."""
+    digest_bytes: int = 64 << 10
+    """See `digest_interval`."""
+    chunk_bytes: int = 256 << 10
+    """The largest chunk of a snapshot."""
+    follow_entries: int = 256
+    """How far the authoritative copy may stay behind what is settled, when nobody asks for it."""
+    undo_log_bytes: int = 8 << 20
+    """How much is kept for undoing an update that fails half-way; beyond it (or the size of the
+    state, if that is more) a new starting point is encoded."""
+
+
+DEFAULT_HOST_SETTINGS = HostSettings()
