@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from itertools import permutations
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -228,6 +228,7 @@ class TcpWorld:
         self._settings = settings
         self._proxies: dict[tuple[str, str], Proxy] = {}
         self._stack = AsyncExitStack()
+        self._guests: list[asyncio.StreamWriter] = []
         self._open: dict[str, tuple[TcpTransport, asyncio.TaskGroup]] = {}
 
     async def __aenter__(self) -> Self:
@@ -239,6 +240,7 @@ class TcpWorld:
         for id in list(self._open):
             await self.stop(id)
         await self._stack.aclose()
+        await asyncio.sleep(0)  # the loop closes sockets in its next round
 
     async def start(self, id: str, incarnation: int = 1) -> End:
         end = self.ends[id] = End(id, incarnation)
@@ -296,11 +298,17 @@ class TcpWorld:
         self._proxies[other, one].mend()
 
     async def inject(self, id: str, data: bytes) -> None:
-        address = self._open[id][0].address
-        reader, writer = await asyncio.open_connection(*address)
+        reader, writer = await self.connect(self._open[id][0].address)
         writer.write(data)
-        await reader.read()  # until we are sent away
-        writer.close()
+        with suppress(ConnectionResetError):
+            await reader.read()  # until we are sent away
+
+    async def connect(self, address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a bare connection, which ends with the world at the latest."""
+        reader, writer = await asyncio.open_connection(*address)
+        self._stack.callback(writer.transport.abort)
+        self._guests.append(writer)
+        return reader, writer
 
     def _describe(self) -> str:
         return "; ".join(f"{end.id}: {end.transport.counters}" for end in self.ends.values())

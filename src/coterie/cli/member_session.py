@@ -110,13 +110,20 @@ class Session:
 
     async def run(self) -> int:
         """Be a member until told to stop; give the exit status."""
+        handler = logging.StreamHandler()
+        handler.setFormatter(_JsonFormatter() if self._options.json else _TextFormatter())
+        logger.addHandler(handler)
+        logger.propagate = False
+        try:
+            return await self._be_member()
+        finally:
+            logger.propagate = True
+            logger.removeHandler(handler)
+
+    async def _be_member(self) -> int:
         options = self._options
         self._stop = asyncio.Event()
         self._enough = asyncio.Event()
-        handler = logging.StreamHandler()
-        handler.setFormatter(_JsonFormatter() if options.json else _TextFormatter())
-        logger.addHandler(handler)
-        logger.propagate = False
         async with LiveProcess(
             id=options.id,
             incarnation=options.incarnation,

@@ -27,9 +27,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-import msgspec
-
-from coterie.kernel.errors import CoterieError
+from coterie.kernel.errors import DECODE_ERRORS, CoterieError
 from coterie.kernel.records import decode_record, encode_record
 
 if TYPE_CHECKING:
@@ -144,7 +142,7 @@ class RecordingReader:
                     return
                 try:
                     record = decode_record(body)
-                except (msgspec.DecodeError, RecursionError) as error:
+                except DECODE_ERRORS as error:
                     self._tear(f"a record cannot be understood: {error}")
                     return
                 self.offset += _RECORD_HEAD.size + length

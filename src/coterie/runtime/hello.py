@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coterie.kernel.errors import FrameError
+from coterie.kernel.errors import DECODE_ERRORS, FrameError
 from coterie.kernel.views import ReplicaId
 from coterie.kernel.wire import HEAD_BYTES, Envelope, Frame, body_length, decode_frame, encode_frame
 
@@ -87,6 +87,6 @@ def _greeting_of(frame: Frame) -> Greeting:
         case [Envelope(group="", messages=[message])]:
             try:
                 return Greeting(frame.process, frame.incarnation, _decoder.decode(message))
-            except msgspec.DecodeError:
+            except DECODE_ERRORS:
                 pass
     raise FrameError("hello", "the peer did not begin with a hello")
