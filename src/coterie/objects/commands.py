@@ -12,9 +12,14 @@ asked, for reports.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from coterie.objects.outcomes import Done, Failed
+
+Microseconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+"""Since 1970; it ends in the year 2255, so that sums of such times can always be encoded."""
 
 
 class OpenSession(msgspec.Struct, tag=1, frozen=True, array_like=True, gc=False):
@@ -23,14 +28,14 @@ class OpenSession(msgspec.Struct, tag=1, frozen=True, array_like=True, gc=False)
     token: int
     """By which the proposing replica knows whom to answer."""
     asked_at: int
-    clock: int
+    clock: Microseconds
 
 
 class CloseSession(msgspec.Struct, tag=2, frozen=True, array_like=True, gc=False):
     """Forget a session: its client has said goodbye, or an operator evicts it."""
 
     session: int
-    clock: int
+    clock: Microseconds
 
 
 class Call(msgspec.Struct, tag=3, frozen=True, array_like=True, gc=False):
@@ -43,7 +48,7 @@ class Call(msgspec.Struct, tag=3, frozen=True, array_like=True, gc=False):
     asked_at: int
     lowest: int
     """The client will never ask again below this number: their results may be forgotten."""
-    clock: int
+    clock: Microseconds
 
 
 class Read(msgspec.Struct, tag=4, frozen=True, array_like=True, gc=False):
@@ -53,13 +58,13 @@ class Read(msgspec.Struct, tag=4, frozen=True, array_like=True, gc=False):
     method: str
     arguments: msgspec.Raw
     asked_at: int
-    clock: int
+    clock: Microseconds
 
 
 class Tick(msgspec.Struct, tag=5, frozen=True, array_like=True, gc=False):
     """Let time pass where nobody calls, or bear witness to what time it is."""
 
-    clock: int
+    clock: Microseconds
 
 
 class Effects(msgspec.Struct, tag=6, frozen=True, array_like=True, gc=False):
@@ -72,7 +77,7 @@ class Effects(msgspec.Struct, tag=6, frozen=True, array_like=True, gc=False):
     session: int
     request: int
     lowest: int
-    clock: int
+    clock: Microseconds
     outcome: Done | Failed
     changes: dict[str, msgspec.Raw]
 

@@ -4,16 +4,16 @@ Every command carries the wall clock of the replica that proposed it, and group 
 from these readings alone, in the order of the commands; so all replicas compute the same. It never
 goes back. The question is whom to believe.
 
-**Pace.** Each replica's clock has an *offset* to group time, fixed when it first speaks: clock +
-offset is its *opinion* of what group time is. When a replica speaks, group time rises to its
-opinion, if that is higher. Offsets, not clocks, decide, so clocks that disagree by minutes still
-make one smooth time; and an opinion that comes late, because its command was long on its way, is
-simply lower and does nothing.
+**Pace.** Each replica's clock has an *offset* to group time, fixed when it first speaks: none if
+the two are within `leap` (5 s) of each other, the difference otherwise. Clock + offset is its
+*opinion* of what group time is. When a replica speaks, group time rises to its opinion, if that is
+higher. So clocks that disagree by minutes still make one smooth time; and an opinion that comes
+late, because its command was long on its way, is simply lower and does nothing.
 
-**Leaps.** An opinion further than `leap` (5 s) from group time means that this clock was set, or
+**Leaps.** An opinion further than `leap` from group time means that this clock was set, or
 that nobody has spoken for a while; one reading cannot tell which. Either way it is not followed:
-the replica's offset is fixed anew, so that its opinion is the present group time. A clock that
-jumps, by an hour or a year, forwards or back, therefore moves group time by `leap` at most.
+the replica's offset is fixed anew, as if it spoke for the first time. A clock that jumps, by an
+hour or a year, forwards or back, and back again, moves group time by `leap` at most.
 
 **Fast clocks.** A clock that runs too fast leaps a little with every reading. So group time does
 not rise above the (lower) median of the opinions of those who spoke within the last two seconds,
@@ -75,23 +75,29 @@ class GroupTime:
 
     def observe(self, replica: ReplicaId, reading: int) -> None:
         """Take the clock of the replica that proposed the next command."""
-        value = self.value
         clock = self.clocks.get(replica)
+        is_new = clock is None
         if clock is None:
             clock = self._meet(replica, reading)
-            value = self.value
+        value = self.value
         opinion = reading + clock.offset
-        if value < opinion <= value + self._leap:
+        has_leapt = abs(opinion - value) > self._leap
+        if has_leapt:
+            clock.offset = self._offset(reading)
+            opinion = reading + clock.offset
+        if opinion > value:
             opinion = min(opinion, self._ceiling(clock, opinion))
             if opinion > value:
                 self.value = opinion
-        elif not value - self._leap <= opinion <= value:
-            clock.offset = value - reading
-            clock.opinion = clock.spoke = value
-            self._find_place()
-            return
         clock.opinion = opinion
         clock.spoke = self.value
+        if has_leapt or is_new:
+            self._find_place()
+
+    def _offset(self, reading: int) -> int:
+        """Give the offset at which a clock begins, or begins anew."""
+        lead = reading - self.value
+        return 0 if abs(lead) <= self._leap else -lead
 
     def _meet(self, replica: ReplicaId, reading: int) -> Clock:
         """Hear a clock for the first time."""
@@ -100,9 +106,7 @@ class GroupTime:
         if len(self.clocks) >= CLOCKS_MAX:
             silent = min(self.clocks, key=lambda id: (self.clocks[id].spoke, id))
             del self.clocks[silent]
-        clock = Clock(self.value - reading, self.value, self.value)
-        self.clocks[replica] = clock
-        self._find_place()
+        clock = self.clocks[replica] = Clock(self._offset(reading), self.value, self.value)
         return clock
 
     def _ceiling(self, speaking: Clock, opinion: int) -> int:
