@@ -8,7 +8,7 @@ source is not at hand:
   recognised is: a module or function reached by its global name, in the update itself and in the
   functions of the class and its module that it names.
 - Does a query set a field, or an update one that is not declared?
-- Up to which instruction has a method surely changed nothing? An update that raises leaves no
+- If a method raises here, has it surely changed nothing before? An update that raises leaves no
   trace, and undoing costs more than the rest of the call together. But most updates check first,
   raise, and only then begin to change things; for those nothing has to be undone, and this is
   where it is proved. The proof is one-sided: instructions, functions and methods that are not
@@ -23,12 +23,13 @@ import builtins
 import dataclasses
 import dis
 import types
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _TIME = "use coterie.objects.now()"
 _CHANCE = "use coterie.objects.random()"
@@ -78,10 +79,27 @@ _HARMLESS = (
     *("BINARY_OP", "BINARY_SUBSCR", "BINARY_SLICE", "BUILD_", "CACHE", "CALL", "COMPARE_OP"),
     *("CONTAINS_OP", "CONVERT_VALUE", "COPY", "COPY_FREE_VARS", "DICT_MERGE", "DICT_UPDATE"),
     *("END_FOR", "EXTENDED_ARG", "FORMAT_", "FOR_ITER", "GET_ITER", "GET_LEN", "IS_OP", "JUMP_"),
-    *("KW_NAMES", "LIST_APPEND", "LIST_EXTEND", "LIST_TO_TUPLE", "LOAD_ASSERTION_ERROR"),
+    *(
+        "CHECK_EXC_MATCH",
+        "KW_NAMES",
+        "LIST_APPEND",
+        "LIST_EXTEND",
+        "LIST_TO_TUPLE",
+        "LOAD_ASSERTION_ERROR",
+    ),
     *("LOAD_ATTR", "LOAD_COMMON_CONSTANT", "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL"),
     *("LOAD_METHOD", "LOAD_SMALL_INT", "MAKE_CELL", "MAP_ADD", "NOP", "NOT_TAKEN", "POP_ITER"),
-    *("POP_JUMP_", "POP_TOP", "PRECALL", "PUSH_NULL", "RAISE_VARARGS", "RERAISE", "RESUME"),
+    *(
+        "POP_EXCEPT",
+        "POP_JUMP_",
+        "POP_TOP",
+        "PRECALL",
+        "PUSH_EXC_INFO",
+        "PUSH_NULL",
+        "RAISE_VARARGS",
+        "RERAISE",
+        "RESUME",
+    ),
     *("RETURN_", "SET_ADD", "SET_UPDATE", "STORE_FAST", "SWAP", "TO_BOOL", "UNARY_", "UNPACK_"),
 )
 """Instructions, by the beginning of their names, that change nothing but the frame itself."""
@@ -235,27 +253,68 @@ def names_used(cls: type, function: types.FunctionType) -> set[str]:
     return names
 
 
-def clean_until(function: types.FunctionType, harmless_attributes: set[str]) -> int:
-    """Give the offset of the first instruction at which something may have been changed.
+def clean_offsets(function: types.FunctionType, harmless_attributes: set[str]) -> frozenset[int]:
+    """Give the offsets of the instructions at which a method that raises has changed nothing.
 
     *harmless_attributes* are names whose loading gives data, not a method that changes things.
+
+    An instruction is clean if no way leads to it from one that may change something, and if no
+    handler around it may change something before it lets the exception go on.
     """
     harmless = _HARMLESS_METHODS | harmless_attributes
-    instructions = list(dis.get_instructions(function.__code__))
-    dirty = next(
-        (step.offset for step in instructions if not _is_harmless(function, step, harmless)),
-        instructions[-1].offset + 2,
-    )
-    # What a loop may come back to after the first change is not clean either.
-    back = [
-        step.argval
-        for step in instructions
-        if step.offset >= dirty
-        and "JUMP" in step.opname
-        and isinstance(step.argval, int)
-        and step.argval < dirty
-    ]
-    return min([dirty, *back])
+    code = function.__code__
+    steps = {step.offset: step for step in dis.get_instructions(code)}
+    guards: Sequence[_Guard] | None = getattr(dis.Bytecode(code), "exception_entries", None)
+    if guards is None:
+        if code.co_exceptiontable:
+            return frozenset()
+        guards = ()
+    after = _successors(steps, guards)
+    changes = {at for at, step in steps.items() if not _is_harmless(function, step, harmless)}
+    dirty = changes | _reachable(changes, after)
+    for guard in guards:
+        if changes & ({guard.target} | _reachable({guard.target}, after)):
+            dirty |= {at for at in steps if guard.start <= at < guard.end}
+    return frozenset(steps) - dirty
+
+
+class _Guard(Protocol):
+    """An entry of a code object's exception table."""
+
+    start: int
+    end: int
+    target: int
+
+
+_LEAVES = ("JUMP_", "RAISE_VARARGS", "RERAISE", "RETURN_")
+"""Instructions that never go on to the next one."""
+
+
+def _successors(
+    steps: dict[int, dis.Instruction], guards: Sequence[_Guard]
+) -> dict[int, list[int]]:
+    """Give, for every instruction, which may come after it."""
+    after: dict[int, list[int]] = {}
+    for (at, step), following in zip_longest(steps.items(), list(steps)[1:]):
+        nexts = [guard.target for guard in guards if guard.start <= at < guard.end]
+        if following is not None and not step.opname.startswith(_LEAVES):
+            nexts.append(following)
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            nexts.append(step.argval)
+        after[at] = nexts
+    return after
+
+
+def _reachable(begin: Iterable[int], after: dict[int, list[int]]) -> set[int]:
+    """Give all that may come after any of *begin*."""
+    seen: set[int] = set()
+    waiting = list(begin)
+    while waiting:
+        for following in after[waiting.pop()]:
+            if following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return seen
 
 
 def _is_harmless(  # noqa: PLR0911 -- a table of cases

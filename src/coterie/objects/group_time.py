@@ -23,9 +23,9 @@ and its pace is the pace.
 **Place.** After all were silent, say because the whole group was down overnight, every clock
 leaps, and group time would stay behind for ever. So where a clock leads group time by more than
 `leap` it is a *witness*; once a majority of the configuration has led by amounts that agree
-within `leap`, group time moves forward by the least of these amounts, at once, and all offsets
-with it. One faulty clock is no majority (with three replicas or more). If group time is ahead of
-the clocks it waits for nobody and catches up never: it keeps its pace, which is what leases need.
+within `leap`, group time moves forward by the least of these amounts, at once. One faulty clock is
+no majority (with three replicas or more). If group time is ahead of the clocks it waits for nobody
+and comes back never: it keeps its pace, which is what leases need.
 
 Replicas whose clocks have not been heard cannot be witnesses; `wants_witnesses` tells the host
 that its own word would help. A group of one or two has a majority in each or both of its clocks,
@@ -123,18 +123,21 @@ class GroupTime:
         """Move forward if a majority of clocks agree that it is later."""
         leap = self._leap
         majority = self._majority
-        leads = sorted(-clock.offset for clock in self.clocks.values() if -clock.offset > leap)
-        self.wants_witnesses = bool(leads)
-        for first in range(len(leads) - majority + 1):
-            lead = leads[first]
-            if leads[first + majority - 1] - lead <= leap:
+        witnesses = sorted(
+            (clock for clock in self.clocks.values() if -clock.offset > leap),
+            key=lambda clock: -clock.offset,
+        )
+        for first in range(len(witnesses) - majority + 1):
+            lead = -witnesses[first].offset
+            if -witnesses[first + majority - 1].offset - lead <= leap:
                 self.value += lead
-                for clock in self.clocks.values():
-                    clock.offset += lead
-                    clock.opinion += lead
-                    clock.spoke += lead
-                self.wants_witnesses = any(-c.offset > leap for c in self.clocks.values())
-                return
+                for clock in witnesses[first:]:
+                    if -clock.offset - lead <= leap:
+                        clock.offset += lead
+                        clock.opinion += lead
+                        clock.spoke += lead
+                break
+        self.wants_witnesses = any(-clock.offset > leap for clock in witnesses)
 
     def would_lead(self, replica: ReplicaId, reading: int) -> bool:
         """Say whether a replica whose clock shows *reading* would be a new witness."""

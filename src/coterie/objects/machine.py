@@ -12,7 +12,7 @@ done once for the run; nothing is made for a call that is not kept.
 trace. Setting fields back is done from a copy of the object's `__dict__`, which is taken before
 every call and costs next to nothing. That does not help if the update had begun to change a
 dictionary or a list in place. Where the update raised before it can have changed anything
-(`bytecode.clean_until`), which is what updates do that check first, nothing needs to be done.
+(`bytecode.clean_offsets`), which is what updates do that check first, nothing needs to be done.
 Otherwise the object is *rebuilt*: `rebuild`, set by the host, gives an equal machine as of the
 position before, and its object takes the place of the damaged one. That is slow, and rare.
 
@@ -598,4 +598,4 @@ def _is_clean(error: BaseException, method: Method | None) -> bool:
     if traceback is None:
         # It was never entered, if its arguments were at fault; or it has returned.
         return isinstance(error, Refused)
-    return traceback.tb_lasti < method.clean_until
+    return traceback.tb_lasti in method.clean_offsets

@@ -71,7 +71,7 @@ class Method:
         "_owner",
         "_result_decoder",
         "arguments",
-        "clean_until",
+        "clean_offsets",
         "code",
         "count",
         "decode",
@@ -97,8 +97,8 @@ class Method:
         self.result = result
         self.count = len(self.arguments)
         self.code = bytecode.code_of(function)
-        self.clean_until = 0
-        """Nothing has been changed before this offset in the code; see `bytecode`."""
+        self.clean_offsets: frozenset[int] = frozenset()
+        """Where in its code it can raise without having changed anything; see `bytecode`."""
         self.touches: frozenset[str] = frozenset()
         """The fields that the method names."""
         self.function = _by_position(function, self.arguments)

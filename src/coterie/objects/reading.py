@@ -291,7 +291,7 @@ def _prove_clean(cls: type, methods: Sequence[Method], fields: Sequence[Field]) 
     for method in methods:
         function = _plain(cls, method.name)
         if function is not None:
-            method.clean_until = bytecode.clean_until(function, harmless)
+            method.clean_offsets = bytecode.clean_offsets(function, harmless)
             method.touches = frozenset(bytecode.names_used(cls, function) & names)
 
 
