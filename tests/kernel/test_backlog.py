@@ -11,7 +11,13 @@ from coterie.kernel.backlog import Backlog, Packet
 from coterie.kernel.errors import BacklogFull, PayloadTooLarge, Refused
 from coterie.kernel.settings import Settings
 
-SMALL = Settings(payload_bytes_max=12, packet_bytes_max=10, backlog_bytes=40)
+SMALL = Settings(
+    payload_bytes_max=12,
+    packet_bytes_max=10,
+    packet_messages_max=4,
+    backlog_bytes=40,
+    turn_packets=3,
+)
 
 
 def backlog() -> Backlog:
@@ -43,7 +49,8 @@ class Naive:
         kind, first, payload = self.waiting.pop(0)
         packet = [payload]
         while self.waiting and self.waiting[0][0] == kind:
-            if sum(map(len, packet)) + len(self.waiting[0][2]) > SMALL.packet_bytes_max:
+            size = sum(map(len, packet)) + len(self.waiting[0][2])
+            if size > SMALL.packet_bytes_max or len(packet) == SMALL.packet_messages_max:
                 break
             packet.append(self.waiting.pop(0)[2])
         return Packet(kind[0], first, packet, kind[1])
@@ -119,3 +126,21 @@ def test_what_is_too_much_is_refused_with_a_way_out() -> None:
     )
     queue.take_packet()
     assert queue.add([b"x"], safe=False) == 5, "a refused cast takes no number"
+
+
+def test_a_turn_takes_a_few_packets_and_asks_for_another_turn_at_once() -> None:
+    context, surroundings = bare_context(settings=SMALL)
+    queue = Backlog(context)
+    queue.add([b"%d" % number for number in range(16)], safe=False)
+    assert [packet.first for packet in queue.packets(lambda: True)] == [1, 5, 9]
+    assert surroundings.timers.next_deadline() == surroundings.now
+    assert [packet.first for packet in queue.packets(lambda: True)] == [13]
+
+
+def test_no_packet_is_taken_that_may_not_be_sent() -> None:
+    queue = backlog()
+    queue.add([b"x"] * 16, safe=False)
+    allowed = iter([True, True, False])
+    assert [packet.first for packet in queue.packets(lambda: next(allowed))] == [1, 5]
+    assert [packet.first for packet in queue.packets(lambda: True)] == [9, 13]
+    assert list(queue.packets(lambda: True)) == []

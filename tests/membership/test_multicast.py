@@ -282,6 +282,15 @@ def test_a_repeated_packet_is_acknowledged_again() -> None:
     assert node.passed["a"] == [b"1"]
 
 
+def test_a_packet_repeated_while_it_waits_behind_a_gap_is_kept_once() -> None:
+    node = Node("b", "abc", SMALL)
+    for _ in range(3):
+        node.receive("a", three(2))
+    assert node.counters["vsync.duplicates"] == 2
+    node.receive("a", three(1))
+    assert node.passed["a"] == [b"1", b"2"]
+
+
 def test_what_nobody_is_in_a_hurry_for_is_acknowledged_late_and_once() -> None:
     node = Node("b", "abc", Settings())
     for number in (1, 2, 3):

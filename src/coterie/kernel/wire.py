@@ -202,7 +202,7 @@ class Outbox:
             if packed is None:
                 packed = encoded[key] = [
                     encode_frame(Frame(process, incarnation, beat if first else None, envelopes))
-                    for first, envelopes in _split(groups, room if beat is None else room_beside)
+                    for first, envelopes in _split(groups, room_beside if beat else room, room)
                 ]
             frames.extend((destination, frame) for frame in packed)
         self._lines = {}
@@ -210,10 +210,13 @@ class Outbox:
 
 
 def _split(
-    groups: dict[tuple[str, int], list[bytes]], room_max: int
+    groups: dict[tuple[str, int], list[bytes]], first_room: int, room_max: int
 ) -> Iterator[tuple[bool, list[Envelope]]]:
-    """Cut the messages for one destination into envelopes that fit into frames."""
-    room = room_max
+    """Cut the messages for one destination into envelopes that fit into frames.
+
+    The first frame has less room, for the heartbeat in it.
+    """
+    room = first_room
     first = True
     envelopes: list[Envelope] = []
     for (group, incarnation), texts in groups.items():

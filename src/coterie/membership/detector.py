@@ -97,7 +97,8 @@ class HeartbeatDetector:
         """Take what a peer says about whom it hears."""
         known = self._peers[peer]
         if known.beat_at:
-            self._learn_interval(known, now - known.beat_at)
+            # A peer that was cut off for long was not irregular: its silence is not learned whole.
+            self._learn_interval(known, min(now - known.beat_at, 2 * self._patience(known)))
         known.beat_at = now
         lives = dict(heartbeat.hears)
         hears_us = lives.get(self._id) == self._incarnation
@@ -162,8 +163,6 @@ class HeartbeatDetector:
 
     def _lose(self, known: _Peer) -> None:
         known.is_heard = False
-        # The silence that now begins is no heartbeat interval to learn from.
-        known.beat_at = 0
         self._changed = True
 
     def _learn_interval(self, known: _Peer, sample: int) -> None:
