@@ -1,0 +1,275 @@
+"""Reading journals: one segment, one life, or all lives of a replica; also while they grow.
+
+Readers give whole turns, in order, one at a time: they hold no more in memory than the largest
+turn. Whatever cannot be read becomes a `Finding` with file, place and reason, and reading goes on
+where it can: at the next block of the segment whose head is whole, or else at the next segment.
+A strict reader raises `JournalDamaged` instead.
+
+What the end of a file means depends on whether its writer may still be at work. While a journal is
+*growing*, a block that is cut off in its last segment may just be on its way: the reader stops
+before it, says nothing, and goes on from there when asked again. Otherwise it is a torn tail.
+
+A life ends where the next one took over: what stands behind that place was unreadable or unsynced
+when the replica came back, so it is not part of the replica's history. It is not given, and a
+finding of the kind `VOID` names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from coterie.journal.format import (
+    HARMLESS,
+    Finding,
+    JournalDamaged,
+    Kind,
+    Skipped,
+    VersionUnknown,
+    read_segment_head,
+)
+from coterie.journal.removed import read_removed
+from coterie.journal.segments import NOT_TAKEN_OVER, SegmentReader, Turn, list_lives
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coterie.journal.disk import Disk
+    from coterie.journal.format import Mark
+    from coterie.journal.segments import Life, SegmentFile
+    from coterie.kernel.records import Record
+
+
+class Offset(NamedTuple):
+    """Where to go on reading: all plain numbers, so that it can be stored as such."""
+
+    incarnation: int = 0
+    segment: int = 0
+    """The segment, by the number of its first record."""
+    byte: int = 0
+    """Everything before this byte of it has been read; 0 if nothing has."""
+    sequence: int = 0
+    """The number of the next record; 0 if that is not known."""
+
+
+class LifeReader:
+    """Reads the segments of one life, one after the other."""
+
+    def __init__(
+        self, disk: Disk, life: Life, *, removed: tuple[tuple[int, int], ...] = ()
+    ) -> None:
+        self.disk = disk
+        self.life = life
+        self.offset = Offset(life.incarnation)
+        self.skipped = Skipped()
+        self.digest: bytes | None = None
+        """The chained digest so far; when a finding is given, before what is left out there; at
+        the end None if something was left out of the last segment."""
+        self._removed = removed
+
+    def turns(
+        self, *, after: Offset | None = None, limit: int | None = None, is_over: bool = True
+    ) -> Iterator[Turn | Finding]:
+        """Give the turns behind *after* and up to record *limit*, and what is wrong in between."""
+        after = after or self.offset
+        expected = after.sequence
+        digest: bytes | None = None
+        segments = [file for file in self.life.segments if file.first >= after.segment]
+        for index, file in enumerate(segments):
+            following = segments[index + 1] if index + 1 < len(segments) else None
+            if limit is not None and file.first > limit:
+                yield Finding(
+                    kind=Kind.VOID,
+                    path=file.path,
+                    offset=0,
+                    reason=NOT_TAKEN_OVER,
+                    incarnation=file.incarnation,
+                    first=file.first,
+                )
+                return
+            resumed = file.first == after.segment
+            reader = SegmentReader(
+                self.disk,
+                file,
+                offset=after.byte if resumed else 0,
+                sequence=after.sequence if resumed else 0,
+            )
+            reader.skipped = self.skipped
+            problem = reader.open()
+            if problem is not None:
+                if following is None and not is_over:
+                    return
+                digest = None
+                yield self._about_head(reader, problem, following)
+                expected = 0 if following is None else following.first
+                continue
+            if not resumed:
+                yield from self._about_order(reader, expected, digest)
+            for item in reader.turns(limit=limit, is_over=is_over or following is not None):
+                if isinstance(item, Finding):
+                    self.digest = reader.digest()
+                    if item.kind is Kind.VOID:
+                        self.digest = self.digest if reader.is_whole else None
+                        yield item
+                        return
+                # What is given has been read: an offset taken while it is handled includes it.
+                self.offset = Offset(file.incarnation, file.first, reader.offset, reader.expected)
+                yield item if isinstance(item, Turn) else _placed(item, following)
+            self.offset = Offset(file.incarnation, file.first, reader.offset, reader.expected)
+            expected = following.first if reader.is_stuck and following else reader.expected
+            self.digest = digest = reader.digest() if reader.is_whole else None
+
+    def _about_head(
+        self, reader: SegmentReader, problem: Finding, following: SegmentFile | None
+    ) -> Finding:
+        """Say what the loss of a segment's head means."""
+        if problem.kind is Kind.DAMAGED and following is None and not reader.has_blocks():
+            # The crash came while the segment was begun: no turn was ever in it.
+            return msgspec.structs.replace(problem, kind=Kind.TORN_TAIL, first=reader.file.first)
+        last = 0 if following is None else following.first - 1
+        return msgspec.structs.replace(problem, first=reader.file.first, last=last)
+
+    def _about_order(
+        self, reader: SegmentReader, expected: int, digest: bytes | None
+    ) -> Iterator[Finding]:
+        """Say whether a segment is the continuation of what was read before."""
+        head = reader.head
+        expected = expected or 1
+        if head.first > expected:
+            is_removed = any(
+                first <= expected and head.first - 1 <= last for first, last in self._removed
+            )
+            yield Finding(
+                kind=Kind.REMOVED if is_removed else Kind.MISSING,
+                path=reader.file.path,
+                offset=0,
+                reason="the segments before it are not there",
+                incarnation=head.incarnation,
+                first=expected,
+                last=head.first - 1,
+            )
+        elif head.first < expected:
+            yield Finding(
+                kind=Kind.MISPLACED,
+                path=reader.file.path,
+                offset=0,
+                reason=f"it begins with record {head.first} where {expected} is due",
+                incarnation=head.incarnation,
+            )
+        elif digest is not None and head.follows.digest != digest:
+            yield Finding(
+                kind=Kind.MISPLACED,
+                path=reader.file.path,
+                offset=0,
+                reason="it does not continue the segment before it",
+                incarnation=head.incarnation,
+            )
+
+
+def _placed(finding: Finding, following: SegmentFile | None) -> Finding:
+    """What would be a torn tail is damage where another segment follows."""
+    if following is None or finding.kind is not Kind.TORN_TAIL:
+        return finding
+    return msgspec.structs.replace(finding, kind=Kind.DAMAGED, last=following.first - 1)
+
+
+def _limits(lives: list[Life], follows: dict[int, Mark]) -> dict[int, int]:
+    """Give the last record that counts of every life that a later one went on from, or passed."""
+    limits: dict[int, int] = {}
+    following: Mark | None = None
+    for life in reversed(lives):
+        if following is not None:
+            is_taken = following.incarnation == life.incarnation
+            limits[life.incarnation] = following.sequence if is_taken else 0
+            if not is_taken and life.incarnation > following.incarnation:
+                continue  # it was begun and never used, or nothing of it could be read
+        following = follows.get(life.incarnation)
+    return limits
+
+
+class JournalReader:
+    """Reads all lives of one replica, in order; goes on from `offset` when asked again."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        group: str,
+        replica: str,
+        *,
+        after: Offset | None = None,
+        strict: bool = False,
+    ) -> None:
+        self.disk = disk
+        self.group = group
+        self.replica = replica
+        self.offset = after or Offset()
+        """Everything before this place has been given."""
+        self.findings: list[Finding] = []
+        self.skipped = Skipped()
+        """What a later release wrote and this one does not know."""
+        self._strict = strict
+
+    def records(self, *, growing: bool = False) -> Iterator[Record]:
+        """Give all records from `offset` on."""
+        for turn in self.turns(growing=growing):
+            yield from turn.records
+
+    def turns(self, *, growing: bool = False) -> Iterator[Turn]:
+        """Give all turns from `offset` on; what cannot be read is added to `findings`.
+
+        *growing* says that the last life may still be written: see the top of this module.
+        """
+        lives = list_lives(self.disk, self.group, self.replica)
+        lives = [life for life in lives if life.incarnation >= self.offset.incarnation]
+        removed = read_removed(self.disk, self.group, self.replica)
+        follows = self._follows(lives)
+        limits = _limits(lives, follows)
+        for index, life in enumerate(lives):
+            is_last = index + 1 == len(lives)
+            reader = LifeReader(self.disk, life, removed=removed.get(life.incarnation, ()))
+            reader.skipped = self.skipped
+            resumed = self.offset.incarnation == life.incarnation
+            for item in reader.turns(
+                after=self.offset if resumed else None,
+                limit=limits.get(life.incarnation),
+                is_over=not (is_last and growing),
+            ):
+                self.offset = reader.offset
+                if isinstance(item, Turn):
+                    yield item
+                else:
+                    self._find(item)
+            self.offset = reader.offset
+            self._check_link(life, reader.digest, follows)
+
+    def _follows(self, lives: list[Life]) -> dict[int, Mark]:
+        """Give, for each life, the place in an earlier one from which it goes on."""
+        follows: dict[int, Mark] = {}
+        for life in lives:
+            if life.segments and life.segments[0].first == 1:
+                try:
+                    head = read_segment_head(self.disk, life.segments[0].path).head
+                except (ValueError, VersionUnknown):
+                    continue  # reading the life will say so
+                follows[life.incarnation] = head.follows
+        return follows
+
+    def _check_link(self, life: Life, digest: bytes | None, follows: dict[int, Mark]) -> None:
+        """Say if the life that goes on from this one saw something else in it."""
+        for incarnation, mark in follows.items():
+            if mark.incarnation == life.incarnation and mark.contradicts(digest):
+                self._find(
+                    Finding(
+                        kind=Kind.MISPLACED,
+                        path=life.segments[-1].path,
+                        offset=0,
+                        reason=f"it is not what life {incarnation} went on from",
+                        incarnation=life.incarnation,
+                    )
+                )
+
+    def _find(self, finding: Finding) -> None:
+        if self._strict and finding.kind not in HARMLESS:
+            raise JournalDamaged(finding)
+        self.findings.append(finding)

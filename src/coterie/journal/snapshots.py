@@ -1,0 +1,268 @@
+"""Snapshots: the object's state at a settled position, as a file.
+
+A snapshot is written under a draft's name, synced, and only then given its own name, so whatever
+has a snapshot's name is whole; checksums find what has gone bad since. With the snapshot and the
+entries above its position a replica has its whole history back.
+
+A state that was taken over from another replica is stored in the same way, *before* the
+`HistoryAdopted` record that speaks of it is written: it then says which position it `adopts`, and
+recovery uses it only if it finds that record. Its own position may be higher than that one.
+
+A state dump, for the pipeline, is the same thing under another name: `DUMPS`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import msgspec
+
+from coterie.journal.disk import DRAFT
+from coterie.journal.format import (
+    Finding,
+    JournalDamaged,
+    Kind,
+    Mark,
+    VersionUnknown,
+    encode_fixed,
+    folder_of,
+    read_fixed,
+)
+from coterie.kernel.engine import Version
+from coterie.kernel.views import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from coterie.journal.disk import Disk, DiskFile
+
+SNAPSHOTS = "snapshots"
+DUMPS = "dumps"
+CHUNK_BYTES_MAX = 1 << 30
+_MAGIC = b"COTSNAP\n"
+_CHUNK_HEAD = struct.Struct("!II")  # length, CRC-32 begun with that of the chunk before
+_NAME = re.compile(r"(\d{6,})-(\d{15,})-(\d{15,})")
+_encoder = msgspec.msgpack.Encoder()
+
+
+class SnapshotHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What a snapshot says of itself."""
+
+    group: str
+    replica: str
+    incarnation: int
+    sequence: int
+    """The life that took it, and the last record of that life at the time."""
+    position: int
+    """The state is that after the entry at this position, which was settled."""
+    version: Version
+    """Of the replica's history at the time."""
+    origins: tuple[tuple[Member, int], ...] = ()
+    """For every origin, the number of its last entry up to `position`."""
+    adopts: int = 0
+    """The `restored` of the `HistoryAdopted` record it belongs to; 0 if it is our own state."""
+
+
+_decoder = msgspec.msgpack.Decoder(SnapshotHead)
+
+
+class Snapshot:
+    """A snapshot on disk."""
+
+    def __init__(self, disk: Disk, path: str, head: SnapshotHead, chunks_at: int) -> None:
+        self.path = path
+        self.head = head
+        self._disk = disk
+        self._chunks_at = chunks_at
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.path!r})"
+
+    @property
+    def position(self) -> int:
+        """Where in the group's order the state stands."""
+        return self.head.position
+
+    @property
+    def size(self) -> int:
+        """The length of the file."""
+        return self._disk.size(self.path)
+
+    def chunks(self) -> Iterator[bytes]:
+        """Give the state, chunk by chunk; raise `JournalDamaged` where it has gone bad."""
+        disk, path = self._disk, self.path
+        offset = self._chunks_at
+        check = 0
+        while True:
+            head = disk.read(path, offset, _CHUNK_HEAD.size)
+            if len(head) < _CHUNK_HEAD.size:
+                raise self._damage(offset, "the snapshot is cut off")
+            length, expected = _CHUNK_HEAD.unpack(head)
+            if length > CHUNK_BYTES_MAX:
+                raise self._damage(offset, "the head of a chunk is damaged")
+            chunk = disk.read(path, offset + _CHUNK_HEAD.size, length)
+            check = crc32(chunk, crc32(head[:4], check))
+            if check != expected:
+                raise self._damage(offset, "a chunk does not fit its checksum")
+            if length == 0:
+                return
+            yield chunk
+            offset += _CHUNK_HEAD.size + length
+
+    def check(self) -> Finding | None:
+        """Read all of it; give what is wrong, if anything is."""
+        try:
+            for _ in self.chunks():
+                pass
+        except JournalDamaged as error:
+            return error.finding
+        return None
+
+    def _damage(self, offset: int, reason: str) -> JournalDamaged:
+        return JournalDamaged(
+            Finding(kind=Kind.DAMAGED, path=self.path, offset=offset, reason=reason)
+        )
+
+
+class SnapshotDraft:
+    """A snapshot that is being written; it is nothing until `finish`.
+
+    Another thread than the journal's may write it.
+    """
+
+    def __init__(self, disk: Disk, folder: str, head: SnapshotHead) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._name = f"{head.incarnation:06}-{head.sequence:015}-{head.position:015}"
+        self._draft = f"{folder}/{self._name}{DRAFT}"
+        self._check = 0
+        if f"{self._name}{DRAFT}" in disk.names(folder):
+            disk.remove(self._draft)
+        self._file: DiskFile | None = disk.create(self._draft)
+        self._file.write(encode_fixed(_MAGIC, _encoder.encode(head)))
+
+    def write(self, chunks: Iterable[bytes]) -> str:
+        """Write the whole state and finish; give the path."""
+        try:
+            for chunk in chunks:
+                self.add(chunk)
+            return self.finish()
+        finally:
+            self.abandon()
+
+    def add(self, chunk: bytes) -> None:
+        """Write the next chunk of the state; empty ones mean nothing and are left out."""
+        if chunk:
+            self._write(chunk)
+
+    def finish(self) -> str:
+        """Make it a snapshot; give its path."""
+        self._write(b"")
+        assert self._file is not None
+        self._file.sync()
+        self._close()
+        path = f"{self._folder}/{self._name}"
+        self._disk.rename(self._draft, path)
+        self._disk.sync_folder(self._folder)
+        return path
+
+    def abandon(self) -> None:
+        """Remove what was written; do nothing after `finish`."""
+        if self._file is not None:
+            self._close()
+            self._disk.remove(self._draft)
+
+    def _write(self, chunk: bytes) -> None:
+        assert self._file is not None, "the snapshot is finished"
+        length = len(chunk).to_bytes(4, "big")
+        self._check = crc32(chunk, crc32(length, self._check))
+        self._file.write(length + self._check.to_bytes(4, "big"))
+        if chunk:
+            self._file.write(chunk)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class SnapshotStore:
+    """The snapshots of one replica; with `DUMPS` as *name*, its state dumps."""
+
+    def __init__(self, disk: Disk, group: str, replica: str, *, name: str = SNAPSHOTS) -> None:
+        self._disk = disk
+        self._group = group
+        self._replica = replica
+        self.folder = f"{folder_of(group, replica)}/{name}"
+
+    def begin(
+        self,
+        position: int,
+        version: Version,
+        *,
+        after: Mark,
+        origins: Iterable[tuple[Member, int]] = (),
+        adopts: int = 0,
+    ) -> SnapshotDraft:
+        """Begin a snapshot of the state at *position*.
+
+        *after* is where the journal stands (`JournalWriter.end`). The turn that settled
+        *position* must have been written, and with `Sync.TURN` synced, before `finish`.
+        """
+        assert position >= adopts, "a state taken over cannot be older than what it adopts"
+        head = SnapshotHead(
+            group=self._group,
+            replica=self._replica,
+            incarnation=after.incarnation,
+            sequence=after.sequence,
+            position=position,
+            version=version,
+            origins=tuple(origins),
+            adopts=adopts,
+        )
+        return SnapshotDraft(self._disk, self.folder, head)
+
+    def all(self) -> tuple[list[Snapshot], list[Finding]]:
+        """Give the snapshots whose heads can be read, newest first, and what is wrong."""
+        snapshots: list[Snapshot] = []
+        findings: list[Finding] = []
+        for name in self.names():
+            path = f"{self.folder}/{name}"
+            try:
+                snapshots.append(self._open(path))
+            except (ValueError, VersionUnknown) as error:
+                findings.append(Finding(kind=Kind.DAMAGED, path=path, offset=0, reason=str(error)))
+        return snapshots, findings
+
+    def names(self) -> list[str]:
+        """Give the file names of all snapshots, newest first."""
+        found = [
+            (int(match[1]), int(match[2]), int(match[3]), name)
+            for name in self._disk.names(self.folder)
+            if (match := _NAME.fullmatch(name))
+        ]
+        return [name for *_, name in sorted(found, reverse=True)]
+
+    def keep(self, count: int) -> list[str]:
+        """Remove all but the *count* newest snapshots, and drafts that were never finished.
+
+        Not to be called while one is being written. Gives the names removed.
+        """
+        drafts = [name for name in self._disk.names(self.folder) if name.endswith(DRAFT)]
+        gone = self.names()[count:] + drafts
+        for name in gone:
+            self._disk.remove(f"{self.folder}/{name}")
+        return gone
+
+    def _open(self, path: str) -> Snapshot:
+        body, size, _ = read_fixed(self._disk, path, _MAGIC, "snapshot")
+        try:
+            head = _decoder.decode(body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError(f"the head of the snapshot cannot be understood: {error}") from None
+        if (head.group, head.replica) != (self._group, self._replica):
+            raise ValueError(f"it belongs to replica {head.replica} of group {head.group}")
+        return Snapshot(self._disk, path, head, size)
