@@ -254,7 +254,7 @@ def test_types_that_cannot_travel_are_refused(type_: object, message: str) -> No
         (int, threading.Lock(), "Holder.held holds .*: a lock cannot be copied"),
         (int, (each for each in [1]), "a generator cannot be copied"),
         (int, chance, "a module cannot be copied"),
-        (int, "x", "declared int, but holds 'x'"),
+        (int, "x", "Expected `int`, got `str`|declared int, but holds 'x'"),
         (list[Opaque], [], "Opaque cannot be encoded"),
     ],
 )

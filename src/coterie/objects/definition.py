@@ -62,7 +62,7 @@ class Definition:
         *,
         methods: Mapping[str, Method],
         fields: Sequence[Field],
-        defaults: Mapping[str, object],
+        defaults: Mapping[str, bytes],
         make: Callable[[], object],
         own_state: object,
         on_tick: Method | None,
@@ -113,10 +113,7 @@ class Definition:
         state = vars(made)
         for name, data in self._defaults.items():
             if name not in state:
-                state[name] = data
-        for field in self.fields:
-            if field.name in self._defaults and not field.is_immutable:
-                state[field.name] = field.decode(encodable.encode(state[field.name]))
+                state[name] = self._fields_by_name[name].decode(data)
         return made
 
     def state(self, replicated: object) -> dict[str, object]:

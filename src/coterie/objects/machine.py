@@ -261,7 +261,7 @@ class Machine:
                                     )
                                 else:
                                     answer = method.function(self.object, *arguments)
-                                result = _NONE if answer is None else encode(answer)
+                                result = _NONE if answer is None else method.encode_result(answer)
                                 size = len(result)
                                 if size > result_max:
                                     raise ResultTooLarge(  # noqa: TRY301
@@ -390,7 +390,7 @@ class Machine:
         try:
             method = self.definition.method(query.method, Kind.QUERY)
             answer = method.function(self.object, *method.read(query.arguments))
-            return Done(self.position, self.view, self.number, encode(answer))
+            return Done(self.position, self.view, self.number, method.encode_result(answer))
         except Exception as error:  # noqa: BLE001 -- an answer, too
             name = type(error).__name__
             return Failed(self.position, self.view, self.number, name, self._message(error))

@@ -75,6 +75,7 @@ class Method:
         "code",
         "count",
         "decode",
+        "encode_result",
         "function",
         "kind",
         "name",
@@ -106,6 +107,10 @@ class Method:
         types_ = tuple(argument.type for argument in self.arguments)
         self._can_nest = any(map(encodable.can_nest, types_))
         self._decoders = [encodable.decoder(each) for each in types_]
+        self.encode_result = (
+            encodable.encode_orderly if encodable.has_sets(result) else encodable.encode
+        )
+        """Gives a result the same bytes on every replica."""
         self._result_decoder = encodable.decoder(typing.cast("type[object]", result))
         whole = tuple[types_] if types_ else tuple[()]  # type: ignore[valid-type]
         self.decode: Callable[[bytes | msgspec.Raw], tuple[Any, ...]] = encodable.decoder(

@@ -189,8 +189,8 @@ def _own_state(cls: type) -> object:
     return state
 
 
-def _fields(cls: type, made: object) -> tuple[list[Field], dict[str, object]]:
-    """Find the fields, and the defaults that stand in the class body."""
+def _fields(cls: type, made: object) -> tuple[list[Field], dict[str, bytes]]:
+    """Find the fields, and the defaults that stand in the class body, encoded."""
     try:
         hints = typing.get_type_hints(cls, include_extras=True)
     except Exception as error:
@@ -204,7 +204,7 @@ def _fields(cls: type, made: object) -> tuple[list[Field], dict[str, object]]:
     }
     attributes = vars(made)
     fields: list[Field] = []
-    defaults: dict[str, object] = {}
+    defaults: dict[str, bytes] = {}
     for name in [*annotated, *(name for name in attributes if name not in annotated)]:
         where = f"{cls.__qualname__}.{name}"
         if name in attributes:
@@ -213,14 +213,22 @@ def _fields(cls: type, made: object) -> tuple[list[Field], dict[str, object]]:
             value = inspect.getattr_static(cls, name, NO_DEFAULT)
             if value is NO_DEFAULT or isinstance(value, types.MemberDescriptorType):
                 raise NotReplicable(f"{where} has no initial value: give it one")
-            defaults[name] = value
         reason = encodable.why_not_value(value)
         if reason is not None:
             raise NotReplicable(f"{where} holds {clip(value)}: {reason}")
         type_ = annotated[name] if name in annotated else _infer(where, value)
         _check_type(where, type_)
         fields.append(Field(name, type_))
+        if name not in attributes:
+            defaults[name] = _encode_default(where, value)
     return fields, defaults
+
+
+def _encode_default(where: str, value: object) -> bytes:
+    try:
+        return encodable.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise NotReplicable(f"{where} holds {clip(value)}: {error}") from None
 
 
 def _infer(where: str, value: object) -> object:
