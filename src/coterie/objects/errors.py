@@ -45,3 +45,11 @@ class ReplicaBroken(CoterieError):
 
 class QueryFailed(CoterieError):
     """A query raised; the message names the error."""
+
+
+class NotPrimary(Refused):
+    """Only members of a primary view may change the group's state: wait for one."""
+
+
+class TransferUnfinished(CoterieError):
+    """An object was asked to take over a state and did not say that it had."""
