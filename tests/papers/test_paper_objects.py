@@ -6,6 +6,7 @@ Environments", 1997.
 
 from __future__ import annotations
 
+from functools import cache
 from zlib import crc32
 
 import pytest
@@ -30,6 +31,7 @@ from coterie.simulation import Group
 from coterie.stacks import STACKS
 
 
+@cache  # several tests look at the same life, and none changes it
 def a_restless_life(stack: str, seed: int) -> Group:
     """Talk, partitions, a crash and merges, at times that the seed decides."""
     group = whole_group(stack, seed=seed)
@@ -133,7 +135,7 @@ def test_an_accepted_view_was_proposed(stack: str, seed: int) -> None:
 @pytest.mark.parametrize("stack", STACKS)
 def test_who_proposes_or_accepts_a_view_is_in_it(stack: str) -> None:
     """3.3.2, self-inclusion."""
-    group = a_restless_life(stack, 3)
+    group = a_restless_life(stack, 1)
     for life in group.history.lives.values():
         assert all(life.member in proposal.members for proposal in life.proposals)
         assert all(life.member in era.installed.members for era in life.eras)
@@ -169,7 +171,7 @@ def test_a_view_message_that_comes_too_late_is_not_accepted(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_two_views_are_accepted_in_the_same_order_by_all_who_accept_both(
     stack: str, seed: int
 ) -> None:
@@ -293,7 +295,7 @@ def test_all_in_a_view_deliver_in_the_same_order(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", ORDERED)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_of_two_sequences_delivered_in_a_view_one_is_a_prefix_of_the_other(
     stack: str, seed: int
 ) -> None:
@@ -354,7 +356,7 @@ def states(group: Group) -> dict[tuple[object, object], int]:
 
 
 @pytest.mark.parametrize("stack", ORDERED)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_who_is_in_the_same_state_at_one_view_is_at_the_next(stack: str, seed: int) -> None:
     """3.4.2, active replication, first part: same state, same view and next view, so same state."""
     group = a_restless_life(stack, seed)
