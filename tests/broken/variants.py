@@ -92,7 +92,7 @@ class _NoLaggards(ViewChange):
         flush = Flush(
             message.view,
             message.previous,
-            (),
+            (sender,) * len(message.received),
             message.received,
             message.stable,
             message.value,

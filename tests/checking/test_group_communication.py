@@ -186,6 +186,21 @@ def late() -> History:
     return history_of(a, b)
 
 
+def late_by_a_view() -> History:
+    """Numbers go on from view to view, so the order does too."""
+    a, b, _ = three()
+    a.sends(2).proposes("3.a", "ab")
+    for author in (a, b):
+        author.delivers("a2", 1).goes("3.a", "ab", along="ab")
+    return history_of(a.sends(1), b.delivers("a1", 1))
+
+
+def a_message_left_out() -> History:
+    a, b, _ = three()
+    a.sends(1).sends(2)
+    return history_of(a, b.delivers("a2", 1))
+
+
 def two_messages_at_one_place() -> History:
     a, b, c = three()
     a.sends(1).delivers("a1", 1)
@@ -232,6 +247,21 @@ def safe_with_one_who_was_never_there() -> History:
     a, d = Author("a").starts(), Author("d").starts()
     a.proposes("2.a", "ad").goes("2.a", "ad", along="a")
     return history_of(a.sends(1, safe=True).delivers("a1", 1, safe=True), d)
+
+
+def safe_at_two_places() -> History:
+    """Both count it as delivered, b behind a hole: it is not the same place."""
+    a, b, c = three()
+    a.sends(1, safe=True).delivers("a1", 1, safe=True)
+    b.proposes("3.b", "ba").ends("ba").delivers("a1", safe=True, part=AFTER_HOLE)
+    b.installs("3.b", "ba", along="ba")
+    return history_of(a, b, c)
+
+
+def sent_safe_and_delivered_agreed() -> History:
+    a, b, _ = three()
+    a.sends(1, safe=True).delivers("a1", 1, safe=True)
+    return history_of(a, b.delivers("a1", 1))
 
 
 def one_who_came_along_is_not_named() -> History:
@@ -281,6 +311,13 @@ def transitional_before_the_transitional_view() -> History:
     return history_of(a.goes("3.a", "a", along="a"))
 
 
+def after_a_hole_from_one_who_did_not_come_along() -> History:
+    a, b, _ = three()
+    b.sends(1).proposes("3.b", "b")
+    a.proposes("3.a", "a").ends("a").delivers("b1", part=AFTER_HOLE)
+    return history_of(a.installs("3.a", "a", along="a"), b.delivers("b1", 1))
+
+
 def the_transitional_view_at_two_places() -> History:
     a, b, _ = three()
     a.sends(1).proposes("3.a", "ab").delivers("a1", 1).goes("3.a", "ab", along="ab")
@@ -314,12 +351,27 @@ CASES = [
         implied={"agreed delivery"},
     ),
     Case(vs.integrity, never_sent, "a delivered ('b', 1, 1, 1, 98001) in 2.a, not sent"),
-    Case(vs.integrity, with_other_content, "b delivered ('a', 1, 1, 2, 97001) in 2.a, not sent"),
-    Case(vs.integrity, sent_in_another_view, "b delivered ('a', 1, 1, 1, 97001) in 2.a, not sent"),
-    Case(vs.integrity, twice, "a delivered ('a', 1, 1, 1, 97001) twice"),
+    Case(
+        vs.integrity,
+        with_other_content,
+        "b delivered ('a', 1, 1, 2, 97001) in 2.a, not sent",
+    ),
+    Case(
+        vs.integrity,
+        sent_in_another_view,
+        "b delivered ('a', 1, 1, 1, 97001) in 2.a, not sent",
+        implied={"first in, first out"},
+    ),
+    Case(
+        vs.integrity,
+        twice,
+        "a delivered ('a', 1, 1, 1, 97001) twice",
+    ),
     Case(vs.integrity, outside_of_its_view, "outside of the view its member is in"),
     Case(vs.self_delivery, its_own_message_left_behind, "a left 2.a without its own message 1"),
     Case(vs.fifo, late, "a delivered a:1 late in 2.a"),
+    Case(vs.fifo, late_by_a_view, "b delivered a:1 late in 3.a"),
+    Case(vs.fifo, a_message_left_out, "b left out messages of a in 2.a"),
     Case(
         total_order.strong_prefix,
         two_messages_at_one_place,
@@ -352,6 +404,16 @@ CASES = [
         "a delivered a:1 as safe in 2.a, which d never installed",
     ),
     Case(
+        evs.safe_delivery,
+        safe_at_two_places,
+        "a delivered a:1 as safe in 2.a (regular), and b went on with it in another place",
+    ),
+    Case(
+        evs.safe_delivery,
+        sent_safe_and_delivered_agreed,
+        "b delivered a:1 in 2.a as if it had been sent agreed",
+    ),
+    Case(
         evs.transitional_set,
         one_who_came_along_is_not_named,
         "a went from 2.a to 3.a with ['a']; ['a', 'b'] did",
@@ -382,6 +444,11 @@ CASES = [
         evs.transitional_view,
         transitional_before_the_transitional_view,
         "a delivered a:1 in 2.a as transitional on the wrong side",
+    ),
+    Case(
+        evs.transitional_view,
+        after_a_hole_from_one_who_did_not_come_along,
+        "a delivered b:1 in 2.a after a hole, though its sender did not come along",
     ),
     Case(
         evs.transitional_agreement,
@@ -426,10 +493,16 @@ def test_who_crashed_is_excused_from_its_own_messages_and_from_safe_ones() -> No
     assert fired(history) == set()
 
 
-def test_who_crashed_before_the_view_is_excused_from_what_is_safe_in_it() -> None:
+def test_one_of_whom_nothing_is_left_is_excused_from_what_is_safe() -> None:
+    a = Author("a").starts().proposes("2.a", "ad").goes("2.a", "ad", along="a")
+    assert fired(history_of(a.sends(1, safe=True).delivers("a1", 1, safe=True))) == set()
+
+
+def test_one_whose_records_end_before_the_view_is_not_excused() -> None:
+    """Its acknowledgement left after its record of the view was written, so there must be one."""
     history = safe_with_one_who_was_never_there()
     history.crashed(D)
-    assert fired(history) == set()
+    assert fired(history) == {"safe delivery"}
 
 
 def test_what_came_after_a_hole_needs_no_place_and_binds_nobody() -> None:

@@ -73,6 +73,15 @@ def test_the_end_of_a_life_is_known() -> None:
     assert ended == {A: True, B: True, C: False}
 
 
+def test_the_dead_do_not_speak() -> None:
+    author = a_life()
+    history = history_of(author)
+    history.crashed(A)
+    history.add(author.records[-1])
+    assert history.strays == [author.records[-1]]
+    assert len(history.lives[A].eras[-1].delivered) == 1
+
+
 def test_a_crash_of_one_who_never_wrote_anything_is_no_matter() -> None:
     history = History()
     history.crashed(A)

@@ -10,7 +10,7 @@ from coterie.kernel.records import Delivery
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coterie.checking.history import Era, History, Life
+    from coterie.checking.history import Era, History, Life, Message
     from coterie.kernel.records import Delivered
     from coterie.kernel.views import Member
 
@@ -22,17 +22,28 @@ def safe_delivery(history: History) -> Iterator[Violation]:
     that comes along; a process that crashes in the view is excused. What comes after a hole is
     marked and carries no such promise.
     """
-    by_view = {
-        view: {life.member: (life, era, set(era.messages())) for life, era in eras}
-        for view, eras in history.by_view().items()
+    sent_safe = {
+        (record.view, message_of(record)): record.safe
+        for _, era in history.eras()
+        for record in era.sent
     }
-    for view, eras in by_view.items():
-        for life, era, _ in eras.values():
+    for view, eras in history.by_view().items():
+        delivered = {
+            life.member: (life, era, {message_of(record): record for record in era.delivered})
+            for life, era in eras
+        }
+        for life, era in eras:
             for record in era.delivered:
-                if record.safe:
+                safe = sent_safe.get((view, message_of(record)), record.safe)
+                if safe != record.safe:
+                    yield Violation(
+                        "safe delivery",
+                        f"{life.member} delivered {record.sender}:{record.first} in {view} as if "
+                        f"it had been sent {'agreed' if safe else 'safe'}",
+                    )
+                if safe:
                     for other in _bound_by(record, era):
-                        yield from _check_safe(history, life, record, other, eras.get(other))
-        del view
+                        yield from _check_safe(history, life, record, other, delivered.get(other))
 
 
 def _bound_by(record: Delivered, era: Era) -> tuple[Member, ...]:
@@ -49,11 +60,11 @@ def _check_safe(
     life: Life,
     record: Delivered,
     other: Member,
-    found: tuple[Life, Era, set[tuple[str, int, int, int, int]]] | None,
+    found: tuple[Life, Era, dict[Message, Delivered]] | None,
 ) -> Iterator[Violation]:
     if found is None:
-        # To be counted on, it must have been in the view, unless its record is lost with it.
-        if other in history.lives and not history.lives[other].has_ended:
+        # To be counted on, it must have been in the view, unless all it told is lost.
+        if other in history.lives:
             yield Violation(
                 "safe delivery",
                 f"{life.member} delivered {record.sender}:{record.first} as safe in {record.view}, "
@@ -61,14 +72,17 @@ def _check_safe(
             )
         return
     other_life, other_era, delivered = found
-    if message_of(record) in delivered or other_era.successor is None:
+    theirs = delivered.get(message_of(record))
+    if theirs is None and other_era.successor is None:
         # Whoever is still in the view may deliver it yet; liveness is checked elsewhere.
         return
-    yield Violation(
-        "safe delivery",
-        f"{life.member} delivered {record.sender}:{record.first} as safe in {record.view} "
-        f"({record.delivery.name.lower()}), and {other_life.member} went on without it",
-    )
+    if theirs is None or theirs.number != record.number:
+        yield Violation(
+            "safe delivery",
+            f"{life.member} delivered {record.sender}:{record.first} as safe in {record.view} "
+            f"({record.delivery.name.lower()}), and {other_life.member} went on "
+            f"{'without it' if theirs is None else 'with it in another place'}",
+        )
 
 
 def transitional_set(history: History) -> Iterator[Violation]:
@@ -116,6 +130,13 @@ def transitional_view(history: History) -> Iterator[Violation]:
                 f"{life.member} left {era.view} with {len(record.members)} members, but "
                 f"{len(successor.transitional)} came along",
             )
+        for delivered in era.delivered:
+            if delivered.delivery is Delivery.AFTER_HOLE and delivered.sender not in record.members:
+                yield Violation(
+                    "transitional view",
+                    f"{life.member} delivered {delivered.sender}:{delivered.first} in {era.view} "
+                    "after a hole, though its sender did not come along",
+                )
         for place, delivered in enumerate(era.delivered):
             if (delivered.delivery is Delivery.REGULAR) != (place < before):
                 yield Violation(

@@ -98,6 +98,9 @@ class History:
         life = self.lives.get(record.member)
         if life is None:
             life = self.lives[record.member] = Life(record.member)
+        if life.has_ended:
+            self.strays.append(record)
+            return
         match record:
             case Delivered() | Sent() | TransitionalInstalled():
                 self._add_in_view(life, record)

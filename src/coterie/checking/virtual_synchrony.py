@@ -12,7 +12,7 @@ from coterie.checking.history import Violation, message_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coterie.checking.history import History
+    from coterie.checking.history import History, Message
     from coterie.kernel.views import Member, ViewId
 
 
@@ -151,13 +151,34 @@ def self_delivery(history: History) -> Iterator[Violation]:
 
 
 def fifo(history: History) -> Iterator[Violation]:
-    """Messages of one sender are delivered in the order in which it sent them."""
-    for life, era in history.eras():
+    """Messages of one sender are delivered in the order in which it sent them, without gaps."""
+    sent = {
+        (life.member, era.view): [message_of(record) for record in era.sent]
+        for life, era in history.eras()
+    }
+    known = {message for messages in sent.values() for message in messages}
+    for life in history.lives.values():
         latest: dict[Member, int] = {}
-        for record in era.delivered:
-            if record.first <= latest.get(record.sender, 0):
-                yield Violation(
-                    "first in, first out",
-                    f"{life.member} delivered {record.sender}:{record.first} late in {era.view}",
-                )
-            latest[record.sender] = record.first
+        seen: set[Message] = set()
+        for era in life.eras:
+            received: dict[Member, list[Message]] = {}
+            for record in era.delivered:
+                message = message_of(record)
+                if message in seen or message not in known:
+                    continue  # that is for integrity to say
+                seen.add(message)
+                received.setdefault(record.sender, []).append(message)
+                if record.first <= latest.get(record.sender, 0):
+                    yield Violation(
+                        "first in, first out",
+                        f"{life.member} delivered {record.sender}:{record.first} late "
+                        f"in {era.view}",
+                    )
+                latest[record.sender] = record.first + record.count - 1
+            for sender, messages in received.items():
+                all_sent = sent.get((sender, era.view))
+                if all_sent is not None and all_sent[: len(messages)] != messages:
+                    yield Violation(
+                        "first in, first out",
+                        f"{life.member} left out messages of {sender} in {era.view}",
+                    )

@@ -29,6 +29,21 @@ class Packet(NamedTuple):
     """What the layer above told its own messages apart by."""
 
 
+class _Cast:
+    """Messages cast together, of which some may have left already."""
+
+    __slots__ = ("first", "kind", "payloads", "size", "taken")
+
+    def __init__(
+        self, kind: tuple[bool, int], first: int, payloads: Sequence[bytes], size: int
+    ) -> None:
+        self.kind = kind
+        self.first = first
+        self.payloads = payloads
+        self.size = size
+        self.taken = 0
+
+
 class Backlog:
     """A bounded queue of casts of one replica."""
 
@@ -36,7 +51,7 @@ class Backlog:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._casts: deque[tuple[tuple[bool, int], int, Sequence[bytes]]] = deque()
+        self._casts: deque[_Cast] = deque()
         self.bytes = 0
 
     def __bool__(self) -> bool:
@@ -45,14 +60,14 @@ class Backlog:
     def add(self, payloads: Sequence[bytes], *, safe: bool, mark: int = 0) -> int:
         """Queue messages and number them; give the number of the first."""
         settings = self._context.settings
-        size = 0
-        for payload in payloads:
-            if len(payload) > settings.payload_bytes_max:
+        size = sum(map(len, payloads))
+        if size > settings.payload_bytes_max:
+            largest = max(map(len, payloads))
+            if largest > settings.payload_bytes_max:
                 raise PayloadTooLarge(
-                    f"a message of {len(payload)} bytes is over the limit of "
+                    f"a message of {largest} bytes is over the limit of "
                     f"{settings.payload_bytes_max} (payload_bytes_max): send it in parts"
                 )
-            size += len(payload)
         if self._casts and self.bytes + size > settings.backlog_bytes:
             raise BacklogFull(
                 f"{self.bytes} bytes wait to be sent already (backlog_bytes is "
@@ -60,7 +75,7 @@ class Backlog:
             )
         first = self._context.number_messages(len(payloads))
         if payloads:
-            self._casts.append(((safe, mark), first, payloads))
+            self._casts.append(_Cast((safe, mark), first, payloads, size))
             self.bytes += size
         return first
 
@@ -79,24 +94,33 @@ class Backlog:
 
     def take_packet(self) -> Packet:
         """Take the next packet's worth of messages that ask for the same."""
-        room = self._context.settings.packet_bytes_max
-        count_max = self._context.settings.packet_messages_max
-        kind, first, payloads = self._casts[0]
+        settings = self._context.settings
+        room, count_max = settings.packet_bytes_max, settings.packet_messages_max
+        casts = self._casts
+        kind = casts[0].kind
+        first = casts[0].first + casts[0].taken
         packet: list[bytes] = []
-        while self._casts and self._casts[0][0] == kind:
-            _, number, payloads = self._casts[0]
-            taken = 0
-            for payload in payloads:
-                if packet and (len(payload) > room or len(packet) >= count_max):
+        size = 0
+        while casts and casts[0].kind == kind:
+            cast = casts[0]
+            if size + cast.size <= room and len(packet) + len(cast.payloads) <= count_max:
+                # All of it fits, which is the usual case.
+                packet += cast.payloads[cast.taken :] if cast.taken else cast.payloads
+                size += cast.size
+                casts.popleft()
+                continue
+            for index in range(cast.taken, len(cast.payloads)):
+                payload = cast.payloads[index]
+                if packet and (size + len(payload) > room or len(packet) >= count_max):
                     break
                 packet.append(payload)
-                room -= len(payload)
-                taken += 1
-            if taken < len(payloads):
-                self._casts[0] = (kind, number + taken, payloads[taken:])
+                size += len(payload)
+                cast.size -= len(payload)
+                cast.taken += 1
+            if cast.taken < len(cast.payloads):
                 break
-            self._casts.popleft()
-        self.bytes -= sum(map(len, packet))
+            casts.popleft()
+        self.bytes -= size
         return Packet(kind[0], first, packet, kind[1])
 
 

@@ -93,10 +93,7 @@ class Batch:
     @property
     def digest(self) -> int:
         """A checksum over the payloads, so that histories can compare contents."""
-        value = 0
-        for payload in self.payloads:
-            value = crc32(payload, value)
-        return value
+        return crc32(b"".join(self.payloads))
 
 
 class Ending:

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coterie.kernel.clock import Duration
 from coterie.kernel.layers import Batch
 from coterie.membership.messages import Ack, Data, Nak, Repair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from coterie.kernel.layers import Context
     from coterie.kernel.views import Member, ViewId
@@ -38,6 +39,7 @@ class Multicast:
         members: tuple[Member, ...],
         *,
         repairs_itself: bool,
+        give_up_on: Callable[[Member], None] = lambda _: None,
     ) -> None:
         size = len(members)
         self.view = view
@@ -54,7 +56,9 @@ class Multicast:
         self.repairs_itself = repairs_itself
         """False when the layer above carries the repair requests (TOKEN)."""
         self._context = context
-        self._ranks = {member: rank for rank, member in enumerate(members)}
+        self._give_up_on = give_up_on
+        self._silent_since: dict[int, int] = {}
+        self.ranks = {member: rank for rank, member in enumerate(members)}
         self._passed = [0] * size
         self._forgotten = [0] * size
         self._known = [0] * size
@@ -150,6 +154,7 @@ class Multicast:
 
     def on_received_vector(self, rank: int, vector: Sequence[int]) -> bool:
         """Learn what the member of *rank* has; say whether stability rose."""
+        self._silent_since.pop(rank, None)
         known = self._known
         acked = self._acked[rank]
         if vector == acked:
@@ -239,13 +244,21 @@ class Multicast:
             return
         mine = self.received
         behind = [
-            member.id
-            for member, row in zip(self.members, self._acked, strict=True)
+            rank
+            for rank, row in enumerate(self._acked)
             if any(has < have for has, have in zip(row, mine, strict=True))
         ]
-        if behind:
-            self._acknowledge(behind, wants_answer=True)
-            self._watch()
+        if not behind:
+            self._silent_since.clear()
+            return
+        self._acknowledge([self.members[rank].id for rank in behind], wants_answer=True)
+        now, patience = self._context.now, self._context.settings.suspect_after_max
+        for rank in behind:
+            # Its process may live while the replica in it is dead: then nobody else notices.
+            if now - self._silent_since.setdefault(rank, now) > patience:
+                self._context.count("vsync.given_up_silent")
+                self._give_up_on(self.members[rank])
+        self._watch()
 
     # ---- repairing
 
@@ -319,7 +332,9 @@ class Multicast:
             context.send([holder], Nak(self.view, ranges))
             context.count("vsync.repairs_asked", len(ranges))
         self._repair_round += 1
-        context.set_timer("repair", context.settings.repair_delay, self._ask)
+        # The answer may only be late: ask less and less often, or repairs come in floods.
+        wait = context.settings.repair_delay << min(self._repair_round, 4)
+        context.set_timer("repair", Duration(wait), self._ask)
 
     def repair(self, destinations: Sequence[str], rank: int, first: int, last: int) -> bool:
         """Send packets of the sender of *rank* again; say if nobody else need be asked.

@@ -245,22 +245,23 @@ class Vsync(Layer):
         if message.view != self.current.id:
             self._keep_for_later(sender, message)
             return
-        if sender not in self.current.members:
+        rank = self.multicast.ranks.get(sender)
+        if rank is None:
             self.context.count("vsync.from_outside_the_view")
             return
         match message:
             case Data():
                 multicast = self.multicast
-                self._take_packet(self.current.rank(sender), message)
+                self._take_packet(rank, message)
                 # The packet may have completed a cut and ended its view: then its vector is
                 # of no use, and must not be taken for one of the next view.
                 if self.multicast is multicast:
-                    self._learn_received(sender, message.received)
+                    self._learn_received(rank, message.received)
                     multicast.is_urgent |= message.is_urgent
             case Repair():
                 self._take_packet(message.rank, message)
             case Ack():
-                self._learn_received(sender, message.received)
+                self._learn_received(rank, message.received)
                 if message.wants_answer:
                     self.multicast.answer(sender.id)
             case Nak():
@@ -272,8 +273,8 @@ class Vsync(Layer):
         for rank, first, last in message.wanted[: self.context.settings.repair_packets_max]:
             self.multicast.repair([sender.id], rank, first, last)
 
-    def _learn_received(self, sender: Member, received: Sequence[int]) -> None:
-        if self.multicast.on_received_vector(self.current.rank(sender), received):
+    def _learn_received(self, rank: int, received: Sequence[int]) -> None:
+        if self.multicast.on_received_vector(rank, received):
             self.above.stability_rose()
 
     def _take_packet(self, rank: int, packet: Data | Repair) -> None:
@@ -332,6 +333,10 @@ class Vsync(Layer):
             return True
         return member not in self.departed and self.context.reaches(member.id)
 
+    def _give_up_on(self, member: Member) -> None:
+        self.discovery.shun(member)
+        self.note_departed([member])
+
     def freeze(self) -> None:
         """Stop in the current view, for good."""
         self.multicast.is_frozen = True
@@ -372,7 +377,13 @@ class Vsync(Layer):
 
     def new_multicast(self, view: View) -> Multicast:
         """Begin the multicast of a view."""
-        return Multicast(self.context, view.id, view.members, repairs_itself=self._repairs_itself)
+        return Multicast(
+            self.context,
+            view.id,
+            view.members,
+            repairs_itself=self._repairs_itself,
+            give_up_on=self._give_up_on,
+        )
 
     def _enter(self, view: View) -> None:
         context = self.context

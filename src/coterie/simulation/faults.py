@@ -215,6 +215,15 @@ def slow(group: Group, random: Random) -> Callable[[], None]:
     return undo
 
 
+def suspicion(group: Group, random: Random) -> Callable[[], None]:
+    """Make a replica believe for a moment that another is dead."""
+    host = _some_host(group, random)
+    others = [name for name in group.hosts if name != host.id]
+    if others:
+        host.suspect(random.choice(others))
+    return _nothing
+
+
 def clock_jump(group: Group, random: Random) -> Callable[[], None]:
     """Make a clock jump."""
     host = _some_host(group, random)
@@ -260,6 +269,7 @@ FAULTS: dict[str, Callable[[Group, Random], Callable[[], None]]] = {
     "restart-all": restart_all,
     "pause": pause,
     "slow": slow,
+    "suspicion": suspicion,
     "clock-jump": clock_jump,
     "clock-drift": clock_drift,
     "leave": leave,

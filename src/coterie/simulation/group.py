@@ -218,6 +218,13 @@ class Host:
             self.is_paused = False
             self._schedule(0)
 
+    def suspect(self, other: str) -> None:
+        """Have the failure detector here be wrong about *other*."""
+        process = self.process
+        if process is not None:
+            self.simulation.note(f"{self.id} suspects {other}")
+            self._call(lambda: process.detector.refused(other))
+
     def jump_clock(self, ahead: Duration) -> None:
         """Make the local clock jump, forwards or backwards."""
         self.simulation.note(f"{self.id}'s clock jumps by {ahead}")
