@@ -6,6 +6,7 @@ knowledge is compared with the truth.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
@@ -310,3 +311,45 @@ def test_a_request_for_many_packets_is_answered_in_part() -> None:
     node.receive("b", Nak(VIEW, [(0, 1, 4)]))
     repaired = [m.number for _, m in node.surroundings.sent if isinstance(m, Repair)]
     assert repaired == [1, 2, 3], "repair_packets_max"
+
+
+def silent_member(*, answers: bool) -> tuple[Node, list[Member]]:
+    """Two members of whom the second never acknowledges, for as long as anyone is patient."""
+    node = Node("a", "abc", Settings())
+    given_up: list[Member] = []
+    node.multicast._give_up_on = given_up.append
+    node.cast(b"x")
+    for number in range(40):
+        node.surroundings.now = Instant(number * Settings().advertise_interval)
+        node.surroundings.timers.fire_due(node.surroundings.now)
+        node.receive("b", Ack(VIEW, [1, 0, 0], wants_answer=False))
+        if answers:
+            node.receive("c", Ack(VIEW, [0, 0, 0], wants_answer=False))
+    return node, given_up
+
+
+def test_a_member_that_answers_no_question_is_given_up() -> None:
+    """Its process may live and send heartbeats, while the replica in it is dead."""
+    node, given_up = silent_member(answers=False)
+    assert set(given_up) == {Member("c", 1)}
+    assert node.counters["vsync.given_up_silent"] >= 1
+
+
+def test_a_member_that_answers_is_not_given_up_however_far_behind_it_is() -> None:
+    _, given_up = silent_member(answers=True)
+    assert given_up == []
+
+
+def test_what_is_missing_is_asked_for_less_and_less_often() -> None:
+    node = Node("b", "abc", SMALL)
+    node.receive("a", three(2))
+    asked: list[int] = []
+    for moment in range(0, 500_000, 1000):
+        node.surroundings.now = Instant(moment)
+        node.surroundings.sent.clear()
+        node.surroundings.timers.fire_due(node.surroundings.now)
+        asked += [moment for _, m in node.surroundings.sent if isinstance(m, Nak)]
+    waits = [later - earlier for earlier, later in pairwise(asked)]
+    assert waits[0] >= SMALL.repair_delay
+    assert waits == sorted(waits)
+    assert waits[-1] <= 16 * SMALL.repair_delay
