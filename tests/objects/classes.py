@@ -79,6 +79,28 @@ class Clumsy:
         return self.log
 
 
+class Shallow:
+    """As clumsy, but its containers hold what cannot change, so copies are cheap."""
+
+    amounts: dict[str, int] = {}  # noqa: RUF012
+    names: list[str] = []  # noqa: RUF012
+    seen: set[tuple[str, int]] = set()  # noqa: RUF012
+    last: deque[int] = deque()  # noqa: RUF012
+    count: int = 0
+
+    @update
+    def push(self, name: str, amount: int) -> set[tuple[str, int]]:
+        self.count += 1
+        self.amounts[name] = self.amounts.get(name, 0) + amount
+        self.names.insert(0, name)
+        self.seen.add((name, amount))
+        self.last.append(amount)
+        if amount < 0:
+            self.seen.clear()
+            raise ValueError(f"{amount} is negative")
+        return self.seen
+
+
 @dataclass
 class Account:
     owner: str

@@ -19,7 +19,7 @@ from tests.objects.fake_engine import FakeGroup
 
 from coterie.objects import Done, Failed, HostSettings, Level, define
 from coterie.objects.commands import Call, decode_command
-from coterie.objects.encodable import encode
+from coterie.objects.encodable import encode_orderly
 
 if TYPE_CHECKING:
     from coterie.kernel.engine import Run
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CLUMSY = define(classes.Clumsy)
 BANK = define(classes.Bank)
+SHALLOW = define(classes.Shallow)
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Model:
         before = copy.deepcopy(self.object)
         try:
             result = method.function(self.object, *method.decode(command.arguments))
-            self.seen[key] = ("done", encode(result))
+            self.seen[key] = ("done", encode_orderly(result))
         except Exception as error:  # noqa: BLE001
             self.object = before
             self.seen[key] = ("failed", type(error).__name__)
@@ -61,6 +62,7 @@ class Model:
 clumsy_calls = st.tuples(
     st.just("push"), st.tuples(st.sampled_from("xyz"), st.integers(-1, 3))
 ) | st.tuples(st.just("answer_something_odd"), st.just(()))
+pushes = st.tuples(st.just("push"), st.tuples(st.sampled_from("xyz"), st.integers(-1, 3)))
 money = st.integers(0, 60).map(classes.Money)
 bank_calls = st.tuples(
     st.just("open"), st.tuples(st.integers(1, 3), st.sampled_from(["Ada", "Bob"]))
@@ -148,13 +150,21 @@ def compare(group: FakeGroup, level: Level) -> None:
                 assert (how, value) == ("failed", outcome.error)
 
 
-@settings(max_examples=400)
+@settings(max_examples=300)
 @given(steps(clumsy_calls), st.booleans())
 def test_clumsy_updates(script: list[Any], optimistic: bool) -> None:  # noqa: FBT001
     run(CLUMSY, script, optimistic=optimistic)
 
 
-@settings(max_examples=400)
+@settings(max_examples=300)
 @given(steps(bank_calls), st.booleans())
 def test_money_moves(script: list[Any], optimistic: bool) -> None:  # noqa: FBT001
     run(BANK, script, optimistic=optimistic)
+
+
+@settings(max_examples=300)
+@given(steps(pushes), st.booleans())
+def test_containers_of_what_cannot_change(script: list[Any], optimistic: bool) -> None:  # noqa: FBT001
+    assert SHALLOW.copies_cheaply
+    assert not CLUMSY.copies_cheaply
+    run(SHALLOW, script, optimistic=optimistic)

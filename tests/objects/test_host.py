@@ -655,6 +655,37 @@ def test_digests_of_a_large_state_are_rarer() -> None:
     assert group["b"].digests == group["a"].digests
 
 
+def test_a_state_that_is_too_large_is_digested_on_demand_only() -> None:
+    settings = HostSettings(digest_interval=2, digest_bytes=1 << 20, digest_bytes_max=1000)
+    group = FakeGroup(SEATS, settings=settings)
+    session = group.open()
+    for request in range(1, 60):
+        group.call("a", session, request, "book", f"seat {request:05}", "x" * 20)
+    skipped = group["a"].context.counters["host.digests_skipped"]
+    places = list(group["a"].digests)
+    assert places[:4] == [2, 4, 6, 8]
+    assert len(places) + skipped == 30
+    assert skipped > 10
+    newcomer = group.replace("b", donor="a")
+    for request in range(60, 70):
+        group.call("a", session, request, "book", f"seat {request:05}", "x" * 20)
+    assert newcomer.context.counters["host.digests_skipped"] == 5
+    assert group.digests_agree()
+
+
+def test_a_state_taken_over_is_kept_to_undo_from() -> None:
+    group = FakeGroup(CLUMSY)
+    session = group.open()
+    group.call("a", session, 1, "push", "x", 1)
+    newcomer = group.replace("b", donor="a")
+    start = newcomer.host._start
+    assert start is not None
+    group.failure("a", session, 2, "push", "y", -1)
+    assert newcomer.host._start is start
+    assert group.look("names") == ["x"]
+    assert group.digests_agree()
+
+
 def test_a_replica_that_strayed_is_seen_in_its_digest() -> None:
     group = FakeGroup(SEATS, settings=HostSettings(digest_interval=3))
     session = group.open()

@@ -34,7 +34,8 @@ from coterie.objects.errors import (
     StateNotEncodable,
     UnknownMethod,
 )
-from coterie.objects.host import Front, Level, NoFront, ObjectHost
+from coterie.objects.fronts import Front, Level, NoFront
+from coterie.objects.host import ObjectHost
 from coterie.objects.methods import Argument, Kind, Method, query, update
 from coterie.objects.outcomes import (
     AlreadyForgotten,

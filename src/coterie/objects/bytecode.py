@@ -234,25 +234,6 @@ def attributes_stored(function: types.FunctionType) -> set[str]:
     }
 
 
-def names_used(cls: type, function: types.FunctionType) -> set[str]:
-    """Give all names in a method and in the methods of the class it may call."""
-    names: set[str] = set()
-    waiting = [function.__code__]
-    seen: set[types.CodeType] = set()
-    while waiting:
-        code = waiting.pop()
-        if code in seen:
-            continue
-        seen.add(code)
-        for inner in _with_nested(code):
-            names.update(inner.co_names)
-            for name in inner.co_names:
-                helper = getattr(cls, name, None)
-                if isinstance(helper, types.FunctionType):
-                    waiting.append(helper.__code__)
-    return names
-
-
 def clean_offsets(function: types.FunctionType, harmless_attributes: set[str]) -> frozenset[int]:
     """Give the offsets of the instructions at which a method that raises has changed nothing.
 

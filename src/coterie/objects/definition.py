@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
+ITEM_BYTES = 64
+"""What one item of a container is taken to weigh."""
+
+
 class ReplicatedObject:
     """A base class for those who want one. It declares, and does, nothing.
 
@@ -40,7 +44,7 @@ class ReplicatedObject:
 class Field:
     """One part of the state."""
 
-    __slots__ = ("container", "decode", "is_immutable", "name", "type")
+    __slots__ = ("container", "decode", "holds_immutables", "is_immutable", "name", "type")
 
     def __init__(self, name: str, type_: object) -> None:
         self.name = name
@@ -50,7 +54,23 @@ class Field:
         origin = typing.get_origin(plain) or plain
         self.container: type | None = origin if origin in {dict, list, set, deque} else None
         """The kind of container, if a snapshot may carry the field in pieces."""
+        items = typing.get_args(plain)
+        self.holds_immutables = bool(items) and all(map(encodable.is_immutable, items))
+        """Whether it is a container whose items can be shared by copies."""
         self.decode = encodable.decoder(typing.cast("type[object]", type_)).decode
+
+    @property
+    def copies_cheaply(self) -> bool:
+        """Whether a copy shares everything but the container itself."""
+        return self.is_immutable or (self.container is not None and self.holds_immutables)
+
+    def copy(self, value: object) -> object:
+        """Give an equal value that shares nothing that can change."""
+        if self.is_immutable:
+            return value
+        if self.holds_immutables and isinstance(value, dict | list | set | deque):
+            return value.copy()
+        return self.decode(encodable.encode(value))
 
 
 class Definition:
@@ -78,6 +98,9 @@ class Definition:
             not field.is_immutable for field in fields
         )
         """Whether setting fields back is not enough to undo an update."""
+        self.copies_cheaply = not self.has_own_snapshot and all(
+            field.copies_cheaply for field in fields
+        )
         self.on_tick = on_tick
         self._fields_by_name = {field.name: field for field in fields}
         self._defaults = dict(defaults)
@@ -133,6 +156,29 @@ class Definition:
             )
         missing = sorted(self._fields_by_name.keys() - attributes.keys())
         raise StateNotEncodable(f"{self.name} has deleted its field {missing[0]!r}")
+
+    def copy(self, replicated: object) -> object:
+        """Make an equal object that shares nothing that can change."""
+        state = self.state(replicated)
+        made = self.make()
+        if self._own_decode is not None:
+            made.restore(self._own_decode(encodable.encode(state[""])))  # type: ignore[attr-defined]
+            return made
+        try:
+            vars(made).update({field.name: field.copy(state[field.name]) for field in self.fields})
+        except (msgspec.DecodeError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise self._not_encodable(replicated, error) from None
+        return made
+
+    def weigh(self, replicated: object) -> int:
+        """Give about how many bytes the state has, without looking into containers."""
+        attributes = vars(replicated)
+        return sum(
+            ITEM_BYTES * len(attributes[field.name])
+            for field in self.fields
+            if field.container is not None
+            and isinstance(attributes.get(field.name), field.container)
+        )
 
     def canonical_state(self, replicated: object) -> bytes:
         """Give the state so that equal states have equal bytes, on any machine."""

@@ -14,8 +14,8 @@ object. Updates that failed are not run again there; how they ended is known.
 
 **Undoing.** For an update that fails half-way the machine needs the object as it was before
 (`coterie.objects.machine`). With two copies that is the authoritative one plus a replay. With one
-it is an encoded *starting point* and a replay of the entries since, both bounded; classes whose
-fields cannot change in place need neither.
+it is a *starting point* and a replay of the entries since, both bounded; classes whose fields
+cannot change in place need neither.
 
 **Nothing waits.** Requests are checked, stamped with this replica's clock and gathered; `flush`,
 once a turn, proposes them together. Answers are gathered while entries are executed and handed to
@@ -28,9 +28,8 @@ everywhere raises `ReplicaBroken` out of the engine's turn, now and at every lat
 
 from __future__ import annotations
 
-import enum
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -47,82 +46,28 @@ from coterie.objects.commands import (
     Tick,
     encode_command,
 )
+from coterie.objects.effects import execute_for_effects
 from coterie.objects.errors import (
     BadSnapshot,
     CommandTooLarge,
     NotReplicable,
     QueryFailed,
-    ReplicaBroken,
     StateNotEncodable,
     UnknownMethod,
 )
+from coterie.objects.fronts import Front, Level, NoFront, Proposer
 from coterie.objects.machine import Machine, Place
 from coterie.objects.methods import Kind
 from coterie.objects.outcomes import Answer, Done, Failed, NotTaken, Outcome
 from coterie.objects.settings import DEFAULT_HOST_SETTINGS, HostSettings
+from coterie.objects.starting_point import StartingPoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from coterie.kernel.engine import Status
     from coterie.kernel.layers import Context
     from coterie.objects.definition import Definition
-
-
-class Level(enum.Enum):
-    """How much a read may claim."""
-
-    DIRTY = "dirty"
-    """This replica, all it knows."""
-    WEAK = "weak"
-    """This replica, only what is authoritative; it may be old."""
-    CONSISTENT = "consistent"
-    """Linearizable: the read takes a place in the order."""
-
-
-class Proposer(Protocol):
-    """What the host asks of an engine (`coterie.kernel.engine.Engine`)."""
-
-    def propose(self, payloads: Sequence[bytes]) -> object:
-        """Have entries ordered; raise `Refused`, with no effect, when too much is waiting."""
-
-
-class Front(Protocol):
-    """Whoever stands between the host and those who ask."""
-
-    def answer(self, answers: list[Answer]) -> None:
-        """Take answers; some may be for requests nobody waits for any more."""
-
-    def settled(self, position: int) -> None:
-        """Learn that all answers from positions up to this one are authoritative now."""
-
-    def rolled_back(self, position: int) -> None:
-        """Learn that all answers from positions above this one are void."""
-
-    def restored(self, position: int) -> None:
-        """Learn that the state was replaced: ask `outcome_of` for what is still waited for."""
-
-    def status(self, status: Status) -> None:
-        """Learn that this replica's standing in the group changed."""
-
-
-class NoFront:
-    """A front with nobody behind it."""
-
-    def answer(self, answers: list[Answer]) -> None:
-        pass
-
-    def settled(self, position: int) -> None:
-        pass
-
-    def rolled_back(self, position: int) -> None:
-        pass
-
-    def restored(self, position: int) -> None:
-        pass
-
-    def status(self, status: Status) -> None:
-        pass
 
 
 def encode_now(encode: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
@@ -132,6 +77,12 @@ def encode_now(encode: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
     while this one goes on: it must give the state of the moment of the call.
     """
     return iter(list(encode()))
+
+
+def _also_into(kept: list[bytes], chunks: Iterable[bytes]) -> Iterator[bytes]:
+    for chunk in chunks:
+        kept.append(chunk)
+        yield chunk
 
 
 class ObjectHost:
@@ -181,7 +132,7 @@ class ObjectHost:
         self._log_bytes = 0
         self._failures: dict[int, Failed] = {}
         self._authoritative: Machine | None = None
-        self._start: list[bytes] | None = None
+        self._start: StartingPoint | None = None
         self._log_bytes_max = settings.undo_log_bytes
         self._prepare(self._machine)
 
@@ -277,7 +228,15 @@ class ObjectHost:
 
     def restore(self, chunks: Iterable[bytes], position: int) -> None:
         """Take over a whole state; the old one stays until the last chunk is read."""
-        machine = self._from_chunks(chunks)
+        keeps = self.definition.changes_in_place and not self.definition.copies_cheaply
+        kept: list[bytes] = []
+        machine = Machine.from_parts(
+            self.definition,
+            self.settings,
+            snapshots.read(_also_into(kept, chunks) if keeps else chunks),
+            majority=self._context.configuration.majority,
+            is_ordered=self.is_ordered,
+        )
         if machine.position != position:
             raise BadSnapshot(f"a state of position {machine.position} came for {position}")
         self._machine = machine
@@ -288,13 +247,18 @@ class ObjectHost:
         self._forget_start()
         self._settled = position
         self._prepare(machine)
+        if keeps and self.definition.transactional:
+            self._start = StartingPoint(machine, kept)
         self.front.restored(position)
 
     # ---- the authoritative copy, and undoing
 
     def _begin_to_follow(self) -> None:
         """Make the authoritative copy: what comes now may be rolled back."""
-        self._authoritative = self._machine.copy()
+        if self._start is not None and not self._log:
+            self._authoritative = self._start.make()
+        else:
+            self._authoritative = self._machine.copy()
         self._forget_start()
 
     def _follow(self) -> Machine:
@@ -341,7 +305,7 @@ class ObjectHost:
             twin = copy.copy()
         else:
             assert self._start is not None, "the log has a beginning"
-            twin = self._from_chunks(self._start)
+            twin = self._start.make()
         return self._replay(twin, position).object
 
     def _keep_for_undo(self, runs: list[Run]) -> None:
@@ -351,14 +315,13 @@ class ObjectHost:
             return
         if self._start is None or self._log_bytes > self._log_bytes_max:
             try:
-                self._start = list(snapshots.write(machine.parts(), self.settings.chunk_bytes))
+                self._start = StartingPoint(machine)
             except StateNotEncodable as error:
                 # The old starting point still serves.
                 machine.note(str(error))
                 self._log_bytes_max *= 2
             else:
-                size = sum(map(len, self._start))
-                self._log_bytes_max = max(self.settings.undo_log_bytes, size)
+                self._log_bytes_max = max(self.settings.undo_log_bytes, self._start.bytes)
                 self._log.clear()
                 self._log_bytes = 0
                 self._failures.clear()
@@ -370,15 +333,6 @@ class ObjectHost:
         self._log.clear()
         self._log_bytes = 0
         self._failures.clear()
-
-    def _from_chunks(self, chunks: Iterable[bytes]) -> Machine:
-        return Machine.from_parts(
-            self.definition,
-            self.settings,
-            snapshots.read(chunks),
-            majority=self._context.configuration.majority,
-            is_ordered=self.is_ordered,
-        )
 
     def _execute_with_digests(
         self,
@@ -395,8 +349,10 @@ class ObjectHost:
             )
             runs = [run.after(due) for run in runs if run.last_position > due]
             digest = machine.digest_if_due()
-            assert digest is not None, "stopped at the wrong place"
-            self._report_digest(machine.position, digest)
+            if digest is None:
+                self._context.count("host.digests_skipped")
+            else:
+                self._report_digest(machine.position, digest)
         if runs:
             machine.execute(runs, place, known_failures)
 
@@ -546,7 +502,7 @@ class ObjectHost:
         self._check_broken()
         if self._authoritative is None:
             self._begin_to_follow()
-        outcome, effects = self._machine.execute_for_effects(run)
+        outcome, effects = execute_for_effects(self._machine, run)
         self._after(self._machine)
         if effects is None:
             return outcome, b""
@@ -606,9 +562,9 @@ class ObjectHost:
                 self._propose(Tick(now), -1, 0, 0)
 
     def _check_broken(self) -> None:
-        for machine in (self._machine, self._authoritative):
-            if machine is not None and machine.broken is not None:
-                raise ReplicaBroken(machine.broken)
+        self._machine.check_broken()
+        if self._authoritative is not None:
+            self._authoritative.check_broken()
 
     def _report_digest(self, position: int, digest: bytes) -> None:
         context = self._context

@@ -42,6 +42,7 @@ from coterie.objects.commands import (
     Tick,
     decode_command,
 )
+from coterie.objects.effects import apply_effects
 from coterie.objects.encodable import encode
 from coterie.objects.errors import (
     BadSnapshot,
@@ -125,6 +126,8 @@ class Machine:
         """A checksum over all results so far: replicas must agree on answers, too."""
         self.next_digest = settings.digest_interval if is_ordered else 0
         """The position at which a digest of the state is due; 0 is never."""
+        self.weight = 0
+        """How many bytes the state had when it was last digested."""
         self.failures: dict[int, Failed] | None = None
         """If set, failures are noted here by position, for replays."""
         self.rebuild: Callable[[int], object] | None = None
@@ -132,14 +135,13 @@ class Machine:
         self.faults: list[str] = []
         """What went wrong and was survived; the host reports and clears it."""
         self.broken: str | None = None
-        self._majority = majority
+        self.majority = majority
         self._updates = {
             name: method
             for name, method in definition.methods.items()
             if method.kind is Kind.UPDATE
         }
         self._run: Run | None = None
-        self._encoded: dict[str, bytes] = {}
         self._digested = 0
 
     # ---- what the running update may ask (`coterie.objects.current`)
@@ -173,8 +175,7 @@ class Machine:
         With a *place*, those who ask there are answered. *known_failures* are not executed again:
         a replay is told how they ended.
         """
-        if self.broken is not None:
-            raise ReplicaBroken(self.broken)
+        self.check_broken()
         decode = decode_command
         updates = self._updates
         sessions = self.sessions
@@ -186,7 +187,6 @@ class Machine:
         state = vars(self.object)
         kept = state
         results: list[bytes] = []
-        self._encoded = {}
         before = current.enter(self)
         try:
             for run in runs:
@@ -365,7 +365,7 @@ class Machine:
             case Tick():
                 self._tick(run, known_failures)
             case Effects():
-                self._apply(command)
+                apply_effects(self, command)
             case _:
                 raise AssertionError(command)
 
@@ -398,65 +398,6 @@ class Machine:
             self._run = run
             current.enter(before)
 
-    # ---- engines of the primary kind: execute here, apply elsewhere
-
-    def execute_for_effects(self, run: Run) -> tuple[Outcome, Effects | None]:
-        """Execute the one call in *run*; give how it ended, and its effects unless it is no news.
-
-        What is no news leaves the machine as it was, for it will not be ordered.
-        """
-        if self.broken is not None:
-            raise ReplicaBroken(self.broken)
-        command = decode_command(run.payloads[0])
-        assert isinstance(command, Call), "only calls have effects"
-        known = self._known(command)
-        if known is not None:
-            return known, None
-        encoded = self._encoded or self._encode_fields()
-        self._encoded = {}
-        self.execute([run])
-        self._encoded = self._encode_fields()
-        outcome = self.sessions.table[command.session].outcomes[command.request]
-        changes = {
-            name: msgspec.Raw(data)
-            for name, data in self._encoded.items()
-            if encoded.get(name) != data
-        }
-        return outcome, Effects(
-            command.session, command.request, command.lowest, command.clock, outcome, changes
-        )
-
-    def _known(self, call: Call) -> Outcome | None:
-        """Give the answer to a call that will not be executed, by the rules of `execute`."""
-        session = self.sessions.table.get(call.session)
-        if session is None:
-            return SESSION_EVICTED
-        if call.request < session.lowest:
-            return AlreadyForgotten(session.lowest)
-        stored = session.outcomes.get(call.request)
-        if stored is None and not self.sessions.would_have_room(session, call.lowest):
-            return WindowFull(session.lowest)
-        return stored
-
-    def _encode_fields(self) -> dict[str, bytes]:
-        return {name: encode(value) for name, value in self.definition.state(self.object).items()}
-
-    def _apply(self, effects: Effects) -> None:
-        """Take over what a call did elsewhere."""
-        session = self.sessions.table.get(effects.session)
-        if session is not None:
-            session.used = self.position
-            self.sessions.raise_lowest(session, effects.lowest)
-            session.outcomes[effects.request] = effects.outcome
-            if weigh(effects.outcome):
-                self.sessions.add_weight(session, weigh(effects.outcome))
-            if not effects.request % SWEEP:
-                self.sessions.sweep(session)
-        outcome = effects.outcome
-        result = outcome.result if isinstance(outcome, Done) else outcome.error.encode()
-        self.results = crc32(result, self.results)
-        self.definition.change(self.object, effects.changes)
-
     # ---- the whole state
 
     def digest(self) -> bytes:
@@ -477,13 +418,23 @@ class Machine:
         return hashed.digest()
 
     def digest_if_due(self) -> bytes | None:
-        """Give the digest if this is the position for it, and fix the next one."""
+        """Give the digest if this is the position for it and the state is not too large.
+
+        The next position is fixed from what is the same on all replicas: how much the state
+        seems to weigh, and what it weighed when it was last digested. What is too large is
+        skipped; the old weight fades, so that a state that has shrunk is found out.
+        """
         if self.position != self.next_digest:
             return None
-        digest = self.digest()
         settings = self.settings
-        stretch = 1 + self._digested // settings.digest_bytes
-        self.next_digest += settings.digest_interval * stretch
+        weight = max(self.weight, self.definition.weigh(self.object))
+        digest = None
+        if weight > settings.digest_bytes_max:
+            self.weight //= 2
+        else:
+            digest = self.digest()
+            weight = self.weight = self._digested
+        self.next_digest += settings.digest_interval * (1 + weight // settings.digest_bytes)
         return digest
 
     def parts(self) -> Iterator[Head | SessionPart | FieldPart]:
@@ -497,6 +448,7 @@ class Machine:
             self.seed,
             self.results,
             self.next_digest,
+            self.weight,
             self.sessions.evicted,
             self.time.value,
             self.time.to_clocks(),
@@ -535,6 +487,7 @@ class Machine:
         machine.number = head.number
         machine.results = head.results
         machine.next_digest = head.next_digest
+        machine.weight = head.weight
         machine.sessions.evicted = head.evicted
         machine.time = GroupTime.from_clocks(settings.leap, majority, head.time, head.clocks)
         try:
@@ -560,10 +513,10 @@ class Machine:
             self.definition,
             self.settings,
             seed=self.seed,
-            majority=self._majority,
+            majority=self.majority,
             is_ordered=self.is_ordered,
         )
-        twin.object = self.definition.assemble(self.definition.pieces(self.object, PIECE_BYTES))
+        twin.object = self.definition.copy(self.object)
         twin.sessions = self.sessions.copy()
         twin.time = self.time.copy()
         twin.position = self.position
@@ -571,7 +524,13 @@ class Machine:
         twin.number = self.number
         twin.results = self.results
         twin.next_digest = self.next_digest
+        twin.weight = self.weight
         return twin
+
+    def check_broken(self) -> None:
+        """Raise if this machine may have strayed from the others."""
+        if self.broken is not None:
+            raise ReplicaBroken(self.broken)
 
     def note(self, fault: str) -> None:
         """Remember something that should not have happened."""

@@ -80,7 +80,6 @@ class Method:
         "kind",
         "name",
         "result",
-        "touches",
     )
 
     def __init__(
@@ -100,8 +99,6 @@ class Method:
         self.code = bytecode.code_of(function)
         self.clean_offsets: frozenset[int] = frozenset()
         """Where in its code it can raise without having changed anything; see `bytecode`."""
-        self.touches: frozenset[str] = frozenset()
-        """The fields that the method names."""
         self.function = _by_position(function, self.arguments)
         """Takes the object and all arguments by position."""
         types_ = tuple(argument.type for argument in self.arguments)

@@ -295,12 +295,10 @@ def _prove_clean(cls: type, methods: Sequence[Method], fields: Sequence[Field]) 
     # A method of the same name as a field of some record could do anything.
     harmless -= {name for name in harmless if callable(_static(cls, name))}
     harmless |= {method.name for method in methods if method.kind is Kind.QUERY}
-    names = {field.name for field in fields}
     for method in methods:
         function = _plain(cls, method.name)
         if function is not None:
             method.clean_offsets = bytecode.clean_offsets(function, harmless)
-            method.touches = frozenset(bytecode.names_used(cls, function) & names)
 
 
 def _plain(cls: type, name: str) -> types.FunctionType | None:

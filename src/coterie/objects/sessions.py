@@ -148,8 +148,12 @@ class Sessions:
         """Forget outcomes below the lowest number."""
         lowest = session.lowest
         outcomes = session.outcomes
-        for number in [number for number in outcomes if number < lowest]:
-            self._drop(session, outcomes.pop(number))
+        gone = [number for number in outcomes if number < lowest]
+        if session.bytes:
+            for number in gone:
+                self._drop(session, outcomes[number])
+        for number in gone:
+            del outcomes[number]
 
     def _drop(self, session: Session, outcome: Done | Failed) -> None:
         weight = weigh(outcome)

@@ -48,13 +48,15 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     `digest_bytes` of state, so that its cost stays a fixed part of the whole; 0 is never."""
     digest_bytes: int = 64 << 10
     """See `digest_interval`."""
+    digest_bytes_max: int = 8 << 20
+    """A larger state is digested on demand only: encoding it would hold up the replica."""
     chunk_bytes: int = 256 << 10
     """The largest chunk of a snapshot."""
     follow_entries: int = 256
     """How far the authoritative copy may stay behind what is settled, when nobody asks for it."""
     undo_log_bytes: int = 8 << 20
     """How much is kept for undoing an update that fails half-way; beyond it (or the size of the
-    state, if that is more) a new starting point is encoded."""
+    state, if that is more) a new starting point is taken."""
 
 
 DEFAULT_HOST_SETTINGS = HostSettings()

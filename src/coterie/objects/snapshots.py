@@ -44,6 +44,8 @@ class Head(msgspec.Struct, tag=1, frozen=True, array_like=True):
     results: int
     """Checksum over all results of updates so far."""
     next_digest: int
+    weight: int
+    """Of the state when it was last digested."""
     evicted: int
     time: int
     clocks: list[tuple[ReplicaId, int, int, int]]
