@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "stacks": LAYERS,
     "simulation": LAYERS | {"stacks", "checking", "objects"},
     "runtime": FOUNDATION | {"membership", "stacks"},
+    "locally": LAYERS | {"stacks", "objects", "runtime"},
     "pipeline": {"journal", "checking"},
 }
 ALLOWED["bench"] = ALLOWED.keys() - {"pipeline"}

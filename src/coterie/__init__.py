@@ -5,15 +5,32 @@ available: a class runs as a group of replicas that behaves as one object throug
 network partitions. `docs/architecture.md` shows how the folders of this package fit together.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coterie.locally import LocalObject, local
+    from coterie.objects import query, update
+
 __version__: str
 
-__all__ = ["__version__"]
+__all__ = ["LocalObject", "__version__", "local", "query", "update"]
+
+_WHERE = {
+    "LocalObject": "coterie.locally",
+    "local": "coterie.locally",
+    "query": "coterie.objects",
+    "update": "coterie.objects",
+}
 
 
-def __getattr__(name: str) -> str:
-    """Look up the version only when somebody asks: the look-up is slower than all else here."""
-    if name != "__version__":
+def __getattr__(name: str) -> object:
+    """Import what users need only when somebody asks, so that the command line starts quickly."""
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 -- the look-up is slow
+
+        return version(__name__)
+    if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import version  # noqa: PLC0415 - see above
+    from importlib import import_module  # noqa: PLC0415 -- see above
 
-    return version(__name__)
+    return getattr(import_module(_WHERE[name]), name)

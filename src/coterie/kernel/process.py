@@ -85,6 +85,7 @@ class Process:
         self.id = id
         self.incarnation = incarnation
         self.peers = tuple(sorted(peer for peer in peers if peer != id))
+        self._known_peers = frozenset(self.peers)
         self.settings = settings
         self.detector = detector
         self.counters: dict[str, int] = {}
@@ -167,6 +168,11 @@ class Process:
         message: msgspec.Struct,
     ) -> None:
         """Put a message into the outbox, encoded once for all destinations."""
+        for destination in destinations:
+            if destination not in self._known_peers:
+                self.count("process.messages_to_strangers")
+                destinations = [each for each in destinations if each in self._known_peers]
+                break
         self._outbox.add(destinations, group, incarnation, _encoder.encode(message))
 
     def reaches(self, replica: ReplicaId) -> bool:
@@ -202,7 +208,7 @@ class Process:
     def _receive(self, frame: Frame) -> None:
         """Hand the envelopes of a frame to their groups; drop what makes no sense."""
         sender = frame.process
-        if sender == self.id or sender not in self.peers:
+        if sender not in self._known_peers:
             self.count("process.frames_from_strangers")
             return
         if not self.detector.heard(sender, frame.incarnation, self._now):

@@ -325,7 +325,8 @@ class Vsync(Layer):
 
     def note_number(self, view: ViewId) -> None:
         """Learn of a view number, so that the next one proposed here is higher."""
-        self.highest = max(self.highest, view.number)
+        if view.number < VIEW_NUMBER_MAX // 2:
+            self.highest = max(self.highest, view.number)
 
     def is_with_us(self, member: Member) -> bool:
         """Say whether a member of the current view still seems to be in it."""

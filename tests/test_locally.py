@@ -1,0 +1,125 @@
+"""A class of one's own as a group in this process, through kills and returns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import coterie
+from coterie.kernel.engine import Role
+from coterie.locally import OutcomeUnknown, UpdateFailed
+from coterie.objects import BadArguments, UnknownMethod
+from coterie.stacks import ENGINE_STACKS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from coterie import LocalObject
+
+
+class Counter:
+    """A plain class."""
+
+    value: int = 0
+
+    @coterie.update
+    def add(self, amount: int) -> int:
+        self.value += amount
+        return self.value
+
+    @coterie.update
+    def break_off(self) -> int:
+        self.value = 1_000_000
+        raise ValueError("half-way")
+
+    @coterie.query
+    def read(self) -> int:
+        return self.value
+
+
+def with_counter(
+    story: Callable[[LocalObject], Awaitable[None]], *, stack: str = "SAFE:DYNSEQ:PVSYNC"
+) -> None:
+    async def run() -> None:
+        async with coterie.local(Counter, replicas=3, stack=stack) as counter:
+            await story(counter)
+
+    asyncio.run(run())
+
+
+async def until_all_are_primary(counter: LocalObject) -> None:
+    group = counter.group
+    async with asyncio.timeout(20):
+        while len(group.roles()) < 3 or set(group.roles()) != {Role.PRIMARY}:
+            group.changed.clear()
+            await group.changed.wait()
+
+
+@pytest.mark.parametrize("stack", [stack for stack in ENGINE_STACKS if stack != "PVSYNC"])
+def test_the_first_three_lines_run(stack: str) -> None:
+    async def story(counter: LocalObject) -> None:
+        assert await counter.add(3) == 3
+        assert await counter.add(4) == 7
+        assert await counter.read() == 7
+
+    with_counter(story, stack=stack)
+
+
+def test_many_calls_at_once_are_each_executed_once() -> None:
+    async def story(counter: LocalObject) -> None:
+        results = await asyncio.gather(*(counter.add(1) for _ in range(300)))
+        assert sorted(results) == list(range(1, 301))
+
+    with_counter(story)
+
+
+def test_an_update_that_raises_leaves_no_trace() -> None:
+    async def story(counter: LocalObject) -> None:
+        await counter.add(1)
+        with pytest.raises(UpdateFailed, match="ValueError: half-way"):
+            await counter.break_off()
+        assert await counter.read() == 1
+
+    with_counter(story)
+
+
+def test_bad_input_is_an_error_to_its_sender() -> None:
+    async def story(counter: LocalObject) -> None:
+        with pytest.raises(BadArguments, match="amount"):
+            await counter.add("three")
+        with pytest.raises(UnknownMethod, match="subtract"):
+            await counter.subtract(1)
+        assert await counter.read() == 0
+
+    with_counter(story)
+
+
+@pytest.mark.slow  # suspicion, exclusion and return take wall time
+def test_killing_the_first_replica_again_and_again_loses_and_doubles_nothing() -> None:
+    async def story(counter: LocalObject) -> None:
+        group = counter.group
+        for turn in range(3):
+            victim = group.configuration.members[turn]
+            calls = [asyncio.ensure_future(counter.add(1, deadline=15)) for _ in range(50)]
+            await asyncio.sleep(0)
+            group.kill(victim)
+            await asyncio.gather(*calls)
+            group.start(victim)
+            await until_all_are_primary(counter)
+        assert await counter.read() == 150
+
+    with_counter(story)
+
+
+@pytest.mark.slow  # a deadline has to pass
+def test_without_a_majority_every_call_has_an_outcome_by_its_deadline() -> None:
+    async def story(counter: LocalObject) -> None:
+        await counter.add(1)
+        counter.group.kill("r2")
+        counter.group.kill("r3")
+        with pytest.raises(OutcomeUnknown):
+            await counter.add(1, deadline=1.0)
+
+    with_counter(story)
