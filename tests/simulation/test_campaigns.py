@@ -20,11 +20,13 @@ def failures(stack: str, seeds: range, *, duration: Duration, durable: bool, job
     )
 
 
+@pytest.mark.slow  # minutes of simulated time
 @pytest.mark.parametrize("stack", STACKS)
 def test_group_communication(stack: str) -> None:
     assert not failures(stack, range(8), duration=seconds(15), durable=False, jobs=1)
 
 
+@pytest.mark.slow  # the same
 @pytest.mark.parametrize("durable", [False, True], ids=["memory lost", "memory kept"])
 @pytest.mark.parametrize("stack", ORDERED_ENGINES)
 def test_engine(stack: str, durable: bool) -> None:  # noqa: FBT001 -- a parameter of the test
