@@ -9,6 +9,7 @@ from coterie.simulation import RunOptions, run_seed, seconds
 SEEDS_MAX = 200
 
 
+@pytest.mark.slow  # two dozen variants, each over as many seeds as it survives
 @pytest.mark.parametrize(
     "broken", [*BROKEN, *ENGINE_BROKEN], ids=lambda broken: broken.layer.__name__
 )
