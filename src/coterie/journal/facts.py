@@ -63,9 +63,15 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rebased: tuple[int, int] = (0, 0)
     """Life and record where settled entries were last given up, which takes an accepted loss or a
     zombie that began with nothing: no snapshot taken before that is of use."""
+    base: tuple[int, int, int] = (0, 0, 0)
+    """The one older snapshot that is: life, record and position of that on which a fresh life
+    rests."""
     is_zombie: bool = False
     is_adopting: bool = False
     """Whether it is in the middle of adopting a history: recovery cannot begin here."""
+    is_fresh: bool = False
+    """Whether a life begins here that rests on no record of an earlier one, because too much of
+    them was lost: only on the state at the position of `version`."""
 
 
 class Memory:
@@ -81,6 +87,7 @@ class Memory:
         self.restored = facts.restored
         self.restored_at = facts.restored_at
         self.rebased = facts.rebased
+        self.base_mark = facts.base
         self.is_zombie = facts.is_zombie
         self.place = (0, 0)
         """Life and number of the first record of the turn that is being applied."""
@@ -127,6 +134,7 @@ class Memory:
             self.restored,
             self.restored_at,
             self.rebased,
+            self.base_mark,
             self.is_zombie,
             self.is_adopting,
         )
@@ -195,7 +203,7 @@ class Memory:
         self._adopting = record.version
         if record.restored:
             if record.restored < self.settled:
-                self.rebased = self.place
+                self._rebase()
             self.end = self.settled = self.restored = record.restored
             self.restored_at = self.place
             self.restore(record.restored)
@@ -225,11 +233,14 @@ class Memory:
 
     def _shorten(self, position: int) -> None:
         if position < self.settled:
-            self.rebased = self.place
+            self._rebase()
             self.settled = position
         if position < self.end:
             self.end = position
             self.cut_off(position)
+
+    def _rebase(self) -> None:
+        self.rebased, self.base_mark = self.place, (0, 0, 0)
 
     def _contradict(self, sentence: str) -> None:
         if len(self.contradictions) < CONTRADICTIONS_MAX:

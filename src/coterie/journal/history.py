@@ -1,8 +1,8 @@
 """The history of a replica as its records tell it, rebuilt above a snapshot.
 
 A history can be *broken*: something it rests on is not there any more. What was known before the
-gap is kept. Some things mend it, because they rest on nothing before: a state taken over whole, a
-history adopted from its very beginning, a life that began with no more than what is known.
+gap is kept. Two things mend it, because they rest on nothing before: a state taken over whole, and
+a history adopted from its very beginning.
 """
 
 from __future__ import annotations
@@ -87,29 +87,11 @@ class History(Memory):
         """Go on with the records of the next life, which began with these facts."""
         self._undo_adoption()
         self.is_zombie = facts.is_zombie
-        if facts.version != self.version and not self._began_with_snapshot(facts):
+        # Promises about views hold, whatever becomes of the history.
+        self.highest_view_number = max(self.highest_view_number, facts.highest_view_number)
+        self.accepted = facts.accepted
+        if facts.version != self.version:
             self.break_off(f"a life began with {facts.version}, and here is {self.version}")
-            return
-        # It began with just this history. If that was less than the replica had promised, it began
-        # as a zombie; nothing that is missing before this place matters from here on.
-        self.broken = ""
-        self._take_over(facts)
-
-    def _take_over(self, facts: Facts) -> None:
-        self.settled, self.rebased = facts.settled, facts.rebased
-        self.restored, self.restored_at = facts.restored, facts.restored_at
-
-    def _began_with_snapshot(self, facts: Facts) -> bool:
-        """Say whether a life began with a state and no entries that we would have to know."""
-        position = facts.version.position
-        if position > self.floor:
-            snapshot = self._snapshots.at(position, before=self.place)
-            if snapshot is None:
-                return False
-            self.base = snapshot
-        self.runs.clear()
-        self.view, self.end = facts.version.view, position
-        return True
 
     def finish(self) -> None:
         """No more records come."""
@@ -190,13 +172,17 @@ class History(Memory):
         self.end = max(self.end, start)
         return True
 
+    def _take_over(self, facts: Facts) -> None:
+        self.view, self.end = facts.version.view, facts.version.position
+        self.settled, self.rebased, self.base_mark = facts.settled, facts.rebased, facts.base
+        self.restored, self.restored_at = facts.restored, facts.restored_at
+
     def _undo_adoption(self) -> None:
         """Go back to what was before an adoption that was never completed."""
         if self._before is None:
             return
         facts, self.base, self.runs, broken = self._before
         self.broken = self.broken or broken
-        self.view, self.end = facts.version.view, facts.version.position
         self._take_over(facts)
         self._before = None
         self._adopting = None
@@ -227,22 +213,19 @@ class Snapshots:
             if snapshot.head.adopts and mark_of(snapshot) >= end
         ]
 
-    def own(self, *, since: tuple[int, int]) -> Snapshot | None:
-        """Give the newest good snapshot of the replica's own state, taken *since* a place."""
+    def own(self, facts: Facts) -> Snapshot | None:
+        """Give the newest good snapshot of the replica's own state that is of use at *facts*."""
         return self._newest(
-            lambda head: head.adopts == 0 and (head.incarnation, head.sequence) >= since
+            lambda head: (
+                (head.adopts == 0 and (head.incarnation, head.sequence) >= facts.rebased)
+                or (head.incarnation, head.sequence, head.position) == facts.base
+            )
         )
 
     def adopted(self, restored: int, *, before: tuple[int, int]) -> Snapshot | None:
         """Give the newest good snapshot that belongs to an adoption recorded at *before*."""
         return self._newest(
             lambda head: head.adopts == restored and (head.incarnation, head.sequence) < before
-        )
-
-    def at(self, position: int, *, before: tuple[int, int]) -> Snapshot | None:
-        """Give the newest good snapshot of just this position that was taken before a place."""
-        return self._newest(
-            lambda head: head.position == position and (head.incarnation, head.sequence) < before
         )
 
     def _newest(self, is_wanted: Callable[[SnapshotHead], bool]) -> Snapshot | None:

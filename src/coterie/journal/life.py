@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from coterie.journal.disk import DRAFT
 from coterie.journal.format import SPARE_NAME, Sync, folder_of, life_folder
 from coterie.journal.recovery import recover
@@ -16,20 +18,26 @@ from coterie.journal.segments import list_lives
 from coterie.journal.snapshots import DUMPS, SNAPSHOTS
 from coterie.journal.stable import Stable
 from coterie.journal.writer import JournalSettings, JournalWriter, LifeStart, StorageFailed
-from coterie.kernel.records import Recovered
+from coterie.kernel.engine import Version
+from coterie.kernel.records import EntriesAccepted, HistoryAdopted, Recovered, Settled
 from coterie.kernel.views import NO_VIEW, Member
 
 if TYPE_CHECKING:
     from coterie.journal.disk import Disk
+    from coterie.journal.facts import Facts
     from coterie.journal.recovery import Recovery
+    from coterie.kernel.records import Record
+
+_TURN_BYTES = 64 << 20
 
 
 def begin_life(
-    disk: Disk, recovery: Recovery, settings: JournalSettings | None = None
+    disk: Disk, recovery: Recovery, settings: JournalSettings | None = None, *, at: int = 0
 ) -> JournalWriter:
     """Begin the journal of the life that follows what *recovery* found.
 
-    Raises `StorageFailed` if it cannot be: the replica must not start.
+    *at* is the time for records that are written at once, if any are. Raises `StorageFailed` if
+    the journal cannot be begun: the replica must not start.
     """
     group, replica = recovery.group, recovery.replica
     try:
@@ -50,9 +58,57 @@ def begin_life(
         replica=replica,
         incarnation=recovery.incarnation,
         follows=recovery.end,
-        facts=recovery.facts,
+        facts=_fresh_facts(recovery) if recovery.is_broken else recovery.facts,
     )
-    return JournalWriter(disk, start, stable, settings or JournalSettings())
+    writer = JournalWriter(disk, start, stable, settings or JournalSettings())
+    if recovery.is_broken and recovery.runs:
+        _write_anew(writer, recovery, at)
+    return writer
+
+
+def _fresh_facts(recovery: Recovery) -> Facts:
+    """Give the facts of a life that rests on the snapshot only."""
+    base = None if recovery.snapshot is None else recovery.snapshot.head
+    position = 0 if base is None else base.position
+    return msgspec.structs.replace(
+        recovery.facts,
+        version=Version(recovery.version.view, position),
+        settled=position,
+        restored=0,
+        restored_at=(0, 0),
+        rebased=(recovery.incarnation, 0),
+        base=(0, 0, 0) if base is None else (base.incarnation, base.sequence, base.position),
+        is_fresh=True,
+    )
+
+
+def _write_anew(writer: JournalWriter, recovery: Recovery, at: int) -> None:
+    """Write down the entries above the snapshot, as a history adopted from ourselves."""
+    group, me = recovery.group, Member(recovery.replica, recovery.incarnation)
+    kept = recovery.runs[0].position - 1
+    turn: list[Record] = [
+        HistoryAdopted(
+            group=group,
+            member=me,
+            at=at,
+            view=recovery.version.view,
+            source=me,
+            version=recovery.version,
+            kept=kept,
+            restored=0,
+        )
+    ]
+    size = 0
+    for run in recovery.runs:
+        turn.append(EntriesAccepted(group=group, member=me, at=at, run=run))
+        size += sum(map(len, run.payloads))
+        if size > _TURN_BYTES:
+            writer.append(turn)
+            turn, size = [], 0
+    if recovery.settled > kept:
+        turn.append(Settled(group=group, member=me, at=at, position=recovery.settled))
+    writer.append(turn)
+    writer.sync()
 
 
 def _keep_for_good(disk: Disk, recovery: Recovery) -> None:
@@ -75,6 +131,8 @@ def _clear_away(disk: Disk, recovery: Recovery) -> None:
         useless += [f"{place}/{file}" for file in disk.names(place) if file.endswith(DRAFT)]
     for path in useless:
         disk.remove(path)
+    for place in sorted({path.rpartition("/")[0] for path in useless}):
+        disk.sync_folder(place)
 
 
 def mark_recovered(disk: Disk, group: str, replica: str, *, at: int) -> Recovery:
@@ -90,7 +148,7 @@ def mark_recovered(disk: Disk, group: str, replica: str, *, at: int) -> Recovery
             f"replica {replica} of group {group} has lost nothing ({recovery.reason}): "
             "just start it"
         )
-    writer = begin_life(disk, recovery, JournalSettings(sync=Sync.TURN))
+    writer = begin_life(disk, recovery, JournalSettings(sync=Sync.TURN), at=at)
     writer.append(
         [
             Recovered(

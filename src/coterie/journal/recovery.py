@@ -9,6 +9,8 @@ of an earlier life counts was decided once, when the replica came back, and is n
 
 - Of earlier lives everything up to that record is needed. If it cannot be read any more, the
   history is *broken*, and the replica a zombie, unless a state taken over whole mends it later.
+  A life that begins with a broken history writes down what is left of it anew (it is *fresh*), so
+  that nothing has to be pieced together twice.
 - Of the last life everything up to the first thing that cannot be read counts. What stands there
   may be a turn that the crash interrupted, or turns that were never synced: then nothing is lost.
   But if a later turn says that it had been synced, the disk has lost what it had promised to keep.
@@ -85,6 +87,8 @@ class Recovery:
     is_zombie: bool
     reason: str
     """Why it is a zombie, or why it is not, in words for an operator."""
+    is_broken: bool
+    """Whether its journal has a gap, so that the next life cannot rest on it."""
     is_founder: bool
     """Whether it has the bootstrap mark, and may found its group."""
     facts: Facts
@@ -211,6 +215,7 @@ class _Recovering:
             incarnation=max(highest + 1, incarnation_min),
             is_zombie=is_zombie,
             reason=reason,
+            is_broken=bool(history.broken),
             is_founder=self.stable.values.is_founder,
             facts=msgspec.structs.replace(history.facts(), is_zombie=is_zombie),
             snapshot=history.base,
@@ -244,11 +249,12 @@ class _Recovering:
                     continue
                 if self.newest is None:
                     self.newest = head
-                    own = self.snapshots.own(since=head.facts.rebased)
+                    own = self.snapshots.own(head.facts)
                 stage.head = head
                 facts = head.facts
                 base = self._base_at(head, own)
-                if facts.version.position <= position_of(base) and not facts.is_adopting:
+                is_covered = facts.version.position <= position_of(base)
+                if facts.is_fresh or (is_covered and not facts.is_adopting):
                     return stages, facts, base
             if stage.head is not None and stage.head.first == 1:
                 follows, is_last = stage.head.follows, False
@@ -258,7 +264,7 @@ class _Recovering:
             else:
                 follows = None  # how this life began cannot be read
         if self.newest is None:
-            own = self.snapshots.own(since=(0, 0))
+            own = self.snapshots.own(facts)
         return stages, facts, own
 
     def _head(self, file: SegmentFile) -> SegmentHead | None:

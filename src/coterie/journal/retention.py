@@ -30,7 +30,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of a journal."""
 
     snapshots: int = 2
-    """How many snapshots; with fewer than two, damage to the newest would be loss."""
+    """How many snapshots of its own state; with fewer than two, damage to the newest is loss."""
     lives: int = 2
     """Of how many of the newest lives the first segment is kept in any case."""
     journal_bytes_max: int = 8 << 30
@@ -99,6 +99,8 @@ def _start(heads: list[SegmentHead | None], snapshot: Snapshot) -> int:
         head = heads[index]
         if head is None or head.facts.is_adopting:
             continue
+        if head.facts.is_fresh:
+            return index
         if snapshot.head.adopts:
             # Its record stands behind the place where it was taken.
             if (head.incarnation, head.first) <= taken:

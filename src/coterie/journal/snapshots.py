@@ -247,12 +247,18 @@ class SnapshotStore:
         return [name for *_, name in sorted(found, reverse=True)]
 
     def keep(self, count: int) -> list[str]:
-        """Remove all but the *count* newest snapshots, and drafts that were never finished.
+        """Remove what is older than the *count* newest snapshots of our own state.
 
-        Not to be called while one is being written. Gives the names removed.
+        States that were taken over do not count, since one may belong to an adoption that never
+        was. Drafts that were never finished go, too, so this is not to be called while a snapshot
+        is being written. Gives the names removed.
         """
-        drafts = [name for name in self._disk.names(self.folder) if name.endswith(DRAFT)]
-        gone = self.names()[count:] + drafts
+        own = [snapshot for snapshot in self.all()[0] if not snapshot.head.adopts]
+        gone = [name for name in self._disk.names(self.folder) if name.endswith(DRAFT)]
+        if len(own) > count:
+            oldest = own[count - 1].path.rpartition("/")[2]
+            names = self.names()
+            gone += names[names.index(oldest) + 1 :]
         for name in gone:
             self._disk.remove(f"{self.folder}/{name}")
         return gone

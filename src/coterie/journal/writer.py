@@ -131,7 +131,7 @@ class JournalWriter:
         self._file: DiskFile
         self._chain: Chain
         self._has_blocks = False
-        self._begin_segment(start.follows)
+        self._begin_segment(start.follows, start.facts)
         # The life must be known to the next one even if nothing else survives.
         self._sync_segment()
 
@@ -273,11 +273,11 @@ class JournalWriter:
                 self._file.close()
             except OSError as error:
                 self._fail(error, "a segment could not be ended")
-            self._begin_segment(follows)
+            self._begin_segment(follows, self.memory.facts())
             if self.settings.sync is not Sync.NONE:
                 self._sync_segment()
 
-    def _begin_segment(self, follows: Mark) -> None:
+    def _begin_segment(self, follows: Mark, facts: Facts) -> None:
         head = SegmentHead(
             group=self.group,
             replica=self.replica,
@@ -286,7 +286,7 @@ class JournalWriter:
             follows=follows,
             boot_id=self._boot_id,
             sync=self.settings.sync,
-            facts=self.memory.facts(),
+            facts=facts,
             kinds=self._schema[0],
             fields=self._schema[1],
         )
