@@ -44,3 +44,11 @@ def test_group_communication_for_long(stack: str) -> None:
 @pytest.mark.parametrize("stack", ORDERED_ENGINES)
 def test_engine_for_long(stack: str, durable: bool) -> None:  # noqa: FBT001
     assert not failures(stack, range(1000, 1030), duration=seconds(60), durable=durable, jobs=2)
+
+
+@pytest.mark.slow  # minutes of simulated time
+@pytest.mark.parametrize("stack", ORDERED_ENGINES)
+def test_clients_of_an_object_see_one_object(stack: str) -> None:
+    options = RunOptions(stack=stack, duration=seconds(15), object=True, durable=True)
+    runs = run_many(range(3), options, jobs=1)
+    assert [run.violations for run in runs] == [[]] * 3

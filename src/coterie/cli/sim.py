@@ -40,6 +40,11 @@ def add_parser(subparsers: Subparsers) -> Parser:
         help="simulated seconds before everything is healed (default 60)",
     )
     parser.add_argument(
+        "--object",
+        choices=("counter",),
+        help="have clients use a replicated object, and check what they saw for linearizability",
+    )
+    parser.add_argument(
         "--durable",
         action="store_true",
         help="replicas of an engine keep their history when they crash",
@@ -68,7 +73,7 @@ def _options(args: argparse.Namespace) -> "RunOptions":
     from coterie.kernel.clock import seconds  # noqa: PLC0415
     from coterie.kernel.errors import StackError  # noqa: PLC0415
     from coterie.simulation.campaign import ALL_FAULTS, REPLICAS_MAX, RunOptions  # noqa: PLC0415
-    from coterie.stacks import parse_stack  # noqa: PLC0415
+    from coterie.stacks import ENGINE_STACKS, has_engine, parse_stack  # noqa: PLC0415
 
     try:
         parse_stack(args.stack)
@@ -80,6 +85,10 @@ def _options(args: argparse.Namespace) -> "RunOptions":
         raise UsageError(f"--seeds must be at least 1, not {args.seeds}")
     if args.duration <= 0:
         raise UsageError(f"--duration must be above 0, not {args.duration}")
+    if args.object and not has_engine(args.stack):
+        raise UsageError(
+            f"--object needs a stack that keeps a history: {', '.join(ENGINE_STACKS[1:])}"
+        )
     if args.trace and args.seed is None:
         raise UsageError("--trace shows one run: say which with --seed")
     chosen = {"all": ALL_FAULTS, "none": ()}.get(args.faults)
@@ -94,6 +103,7 @@ def _options(args: argparse.Namespace) -> "RunOptions":
         duration=seconds(args.duration),
         faults=chosen,
         durable=args.durable,
+        object=args.object is not None,
     )
 
 
@@ -138,6 +148,8 @@ def _command(args: argparse.Namespace, seed: int) -> str:
     words = f"coterie sim --stack {args.stack.upper()} --replicas {args.replicas} --seed {seed}"
     if args.faults != "all":
         words += f" --faults {args.faults}"
+    if args.object:
+        words += f" --object {args.object}"
     if args.durable:
         words += " --durable"
     if args.duration != 60.0:  # noqa: PLR2004 -- the default

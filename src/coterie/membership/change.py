@@ -374,7 +374,7 @@ class ViewChange:
     def _repeat(self) -> None:
         """While a change is under way, repeat what is unanswered; give up what is hopeless."""
         proposer = self._proposer
-        if proposer is None:
+        if proposer is None or self._vsync.has_left:
             return
         settings = self._context.settings
         self._context.set_timer("change", settings.flush_resend, self._repeat)

@@ -29,6 +29,7 @@ ALL_FAULTS = tuple(FAULTS)
 _NAMES = "abcdefghijklmnopqrstuvwxyz"
 REPLICAS_MAX = len(_NAMES)
 _STAYS = seconds(1)
+_CLIENTS = 6
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long the liveness phase may last."""
     cast_interval: Duration = milliseconds(250)
     """The mean time between two casts of one replica; some runs are busier, some calmer."""
+    object: bool = False
+    """Whether clients use a replicated counter, instead of replicas proposing to a ledger."""
     durable: bool = False
     """Whether replicas of an engine keep their history when they crash."""
     history_bytes: int = 0
@@ -120,6 +123,7 @@ def run_seed(
         settings=replace(SIMULATED_SETTINGS, history_bytes=history_bytes),
         layers=layers,
         is_durable=options.durable,
+        has_object=options.object,
     )
     simulation.trace = trace
     group = simulation.group(*_NAMES[: options.replicas])
@@ -127,10 +131,14 @@ def run_seed(
     workload = _Workload(group, random, options.cast_interval)
     run = Run(seed=seed)
     try:
-        workload.start()
+        if options.object:
+            group.clients.start(_CLIENTS)
+        else:
+            workload.start()
         nemesis.start()
         simulation.run(options.duration)
         workload.stop()
+        group.clients.stop()
         nemesis.stop()
         run.violations += _converge(group, options, run)
     except AssertionError as error:
@@ -187,6 +195,12 @@ def _converge(group: Group, options: RunOptions, run: Run) -> list[str]:
     return []
 
 
+def _all_equal(group: Group) -> bool:
+    """Whether all clients are done and all replicas have the same state."""
+    states = [host.ledger.settled for host in group.hosts.values() if host.ledger is not None]
+    return group.clients.are_done and all(state == states[0] for state in states)
+
+
 class _Settled:
     """Whether all have been together in the same view for a while.
 
@@ -211,6 +225,10 @@ class _Settled:
 def _answers(group: Group, options: RunOptions) -> list[str]:
     """Every replica of an engine must get an entry settled everywhere, and all be equal."""
     simulation = group.simulation
+    if options.object:
+        if simulation.run_until(lambda: _all_equal(group), within=options.converge_within):
+            return []
+        return [str(Violation("liveness", f"clients still wait: {group.describe_views()}"))]
     for host in group.hosts.values():
         host.propose(f"last word of {host.id}".encode())
 

@@ -21,6 +21,7 @@ from coterie.replication.layer import EngineLayer
 from coterie.replication.primary import PrimaryViews
 from coterie.simulation.describe import describe
 from coterie.simulation.ledger import Ledger, replay
+from coterie.simulation.objects import Clients, SimulatedObject
 from coterie.stacks import build, build_engine, has_engine
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from coterie.kernel.replica import Replica
     from coterie.kernel.views import View, ViewId
     from coterie.kernel.wire import Frame
+    from coterie.objects import ObjectHost
     from coterie.simulation.network import Link
     from coterie.simulation.simulation import Simulation
 
@@ -82,7 +84,7 @@ class Host:
         self.drift = 1.0
         """How fast the local clock runs."""
         self.inbox = Inbox()
-        self.ledger: Ledger | None = None
+        self.ledger: Ledger | SimulatedObject | None = None
         """The object, where the stack has an engine."""
         self.has_been_primary = False
         """The recovery bit: it is on stable storage and outlives the process."""
@@ -129,8 +131,17 @@ class Host:
         )
         self.inbox = Inbox()
         if has_engine(simulation.stack):
-            self.ledger = Ledger(context)
-            self.replica = build_engine(simulation.stack, context, self.ledger, simulation.layers)
+            if simulation.has_object:
+                self.ledger = SimulatedObject(self.group, context)
+            else:
+                self.ledger = Ledger(context)
+            self.replica = build_engine(
+                simulation.stack, context, self.ledger.engine_host, simulation.layers
+            )
+            if isinstance(self.ledger, SimulatedObject):
+                engine = self.replica.layers[0]
+                assert isinstance(engine, EngineLayer)
+                self.ledger.engine_host.engine = engine
         else:
             self.replica = build(simulation.stack, context, self.inbox, simulation.layers)
         self.process.host(self.replica)
@@ -251,6 +262,18 @@ class Host:
         if replica is not None:
             self._call(lambda: _cast(replica, payloads, safe=safe))
 
+    def ask(self, request: Callable[[ObjectHost], None]) -> None:
+        """Have a client's request made of the object here, if the replica is up."""
+        found = self.ledger
+        if self.is_up and isinstance(found, SimulatedObject):
+            host = found.engine_host
+
+            def call() -> None:
+                request(host)
+                host.flush()
+
+            self._call(call)
+
     def propose(self, *payloads: bytes) -> None:
         """Propose commands to the engine at this replica, if it is up."""
         replica = self.replica
@@ -358,6 +381,7 @@ class Group:
         self.configuration = Configuration(1, tuple(names))
         self.history = History()
         self.tracker = EngineTracker(self.configuration)
+        self.clients = Clients(self, Random(f"{simulation.seed}/clients"))  # noqa: S311
         self.hosts = {id: Host(self, id) for id in names}
         for host in self.hosts.values():
             host.start()
@@ -442,9 +466,10 @@ class Group:
     def violations(self) -> list[Violation]:
         """Check every promise of the stack against what happened so far."""
         if self.simulation.has_engine:
-            self.tracker.finish(replay)
+            self.tracker.finish(None if self.simulation.has_object else replay)
             views = check_views(self.history)
-            return [*views, *self.tracker.violations]
+            seen = self.clients.violations() if self.simulation.has_object else []
+            return [*views, *self.tracker.violations, *seen]
         return check_group_communication(self.history, self.simulation.stack)
 
     def check(self) -> None:

@@ -53,6 +53,7 @@ class Ledger:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.engine_host = self
         self.state = LedgerState()
         self.settled = LedgerState()
         self.standing: Status | None = None

@@ -28,7 +28,7 @@ SIMULATED_SETTINGS = Settings(
 class Simulation:
     """One run of virtual time, reproducible by its seed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what a run is made of
         self,
         *,
         seed: int,
@@ -36,10 +36,12 @@ class Simulation:
         settings: Settings = SIMULATED_SETTINGS,
         layers: Mapping[str, type[Layer]] = LAYERS,
         is_durable: bool = False,
+        has_object: bool = False,
     ) -> None:
         parse_stack(stack, layers)
         self.has_engine = has_engine(stack)
         self.is_durable = is_durable
+        self.has_object = has_object
         self.seed = seed
         self.stack = stack.upper()
         self.settings = settings

@@ -1,0 +1,272 @@
+"""Objects of a class in the simulator: real hosts, and clients that retry wherever they can.
+
+Clients have sessions. A request that is not answered goes to another replica, the same request
+again; one whose deadline passes has an unknown outcome. An answer counts when it is authoritative:
+where the stack delivers optimistically a client waits until the position has settled, and asks
+again if it was rolled back. Everything they saw is checked for linearizability, in true time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from coterie.checking.history import Violation
+from coterie.checking.linearizability import UNSEEN, Linearizable, Operation, check
+from coterie.checking.linearizability.models import Add, Total
+from coterie.checking.linearizability.models import Counter as CounterModel
+from coterie.kernel.clock import milliseconds, seconds
+from coterie.kernel.engine import Role, Standing
+from coterie.objects import Done, HostSettings, Level, ObjectHost, Opened, define, query, update
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from random import Random
+
+    from coterie.kernel.engine import Status
+    from coterie.kernel.layers import Context
+    from coterie.objects import Answer
+    from coterie.simulation.group import Group
+
+ATTEMPT = milliseconds(300)
+DEADLINE = seconds(4)
+SETTINGS = HostSettings(digest_interval=5)
+
+
+class Counter:
+    """The simplest object whose mistakes show."""
+
+    value: int = 0
+
+    @update
+    def add(self, amount: int) -> int:
+        """Add, and give the new value."""
+        self.value += amount
+        return self.value
+
+    @query
+    def total(self) -> int:
+        """Give the value."""
+        return self.value
+
+
+COUNTER = define(Counter)
+
+
+class SettledValue(NamedTuple):
+    """What is authoritative at a replica."""
+
+    position: int
+    value: object
+
+
+class SimulatedObject:
+    """A host on a simulated replica, and its front."""
+
+    def __init__(self, group: Group, context: Context) -> None:
+        self._clients = group.clients
+        self.standing: Status | None = None
+        self._unsettled: list[tuple[int, Answer]] = []
+        self.engine_host = ObjectHost(COUNTER, context, front=_Front(self), settings=SETTINGS)
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether updates are taken here at present."""
+        return self.standing is not None and self.standing.role is Role.PRIMARY
+
+    @property
+    def settled(self) -> SettledValue:
+        """The authoritative state here."""
+        host = self.engine_host
+        return SettledValue(host.settled_position, host.query(Level.WEAK, "total"))
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Give the authoritative state in chunks."""
+        return self.engine_host.snapshot()
+
+    # ---- the front
+
+    def answer(self, answers: list[Answer]) -> None:
+        for answer in answers:
+            if answer.standing is Standing.OPTIMISTIC and isinstance(answer.outcome, Done):
+                self._unsettled.append((answer.outcome.position, answer))
+            else:
+                self._clients.answered(answer)
+
+    def settled_up_to(self, position: int) -> None:
+        ready = [answer for place, answer in self._unsettled if place <= position]
+        self._unsettled = [each for each in self._unsettled if each[0] > position]
+        for answer in ready:
+            self._clients.answered(answer)
+
+    def rolled_back(self, position: int) -> None:
+        self._unsettled = [each for each in self._unsettled if each[0] <= position]
+
+    def restored(self, position: int) -> None:
+        self._unsettled = []
+        del position
+
+    def status(self, status: Status) -> None:
+        self.standing = status
+
+
+class _Front:
+    """The protocol's word for settling is the name of a property above, so it stands apart."""
+
+    def __init__(self, simulated: SimulatedObject) -> None:
+        self.answer = simulated.answer
+        self.settled = simulated.settled_up_to
+        self.rolled_back = simulated.rolled_back
+        self.restored = simulated.restored
+        self.status = simulated.status
+
+
+class _Request(NamedTuple):
+    """What one client waits for."""
+
+    session: int
+    number: int
+    command: Add | Total | None
+    called: int
+    ask: Callable[[ObjectHost], None]
+
+
+class _Client:
+    """One caller, one thing at a time."""
+
+    def __init__(self, name: int) -> None:
+        self.name = name
+        self.session = 0
+        self.number = 0
+        self.request: _Request | None = None
+        self.attempt = 0
+
+
+class Clients:
+    """All clients of a simulated object."""
+
+    def __init__(self, group: Group, random: Random) -> None:
+        self._group = group
+        self._random = random
+        self._clients: list[_Client] = []
+        self._by_request: dict[tuple[int, int], _Client] = {}
+        self._tokens = 0
+        self._is_active = True
+        self.operations: list[Operation[Add | Total, int]] = []
+
+    def start(self, count: int) -> None:
+        """Let *count* clients begin."""
+        self._clients = [_Client(name) for name in range(1, count + 1)]
+        for client in self._clients:
+            self._later(client)
+
+    def stop(self) -> None:
+        """Let no new requests begin."""
+        self._is_active = False
+
+    @property
+    def are_done(self) -> bool:
+        """Whether nobody waits for anything."""
+        return all(client.request is None for client in self._clients)
+
+    def violations(self) -> list[Violation]:
+        """Check what the clients saw."""
+        pending: list[Operation[Add | Total, int]] = [
+            Operation(
+                process=client.name,
+                command=client.request.command,
+                called=client.request.called,
+            )
+            for client in self._clients
+            if client.request is not None and client.request.command is not None
+        ]
+        verdict = check([*self.operations, *pending], CounterModel())
+        if isinstance(verdict, Linearizable):
+            return []
+        return [Violation("linearizability", str(verdict)[:2000])]
+
+    # ---- asking
+
+    def _later(self, client: _Client) -> None:
+        wait = int(self._random.expovariate(1 / milliseconds(150)))
+        self._group.simulation.at(wait, self._begin, client)
+
+    def _begin(self, client: _Client) -> None:
+        if not self._is_active:
+            return
+        now = self._group.simulation.now
+        if not client.session:
+            token = self._token()
+            request = _Request(0, token, None, now, lambda host: host.open_session(token))
+        elif self._random.random() < 0.3:  # noqa: PLR2004 -- some read
+            token = self._token()
+            ask = _reading(token)
+            request = _Request(0, token, Total(), now, ask)
+        else:
+            client.number += 1
+            amount = self._random.randrange(1, 4)
+            ask = _adding(client.session, client.number, amount)
+            request = _Request(client.session, client.number, Add(amount), now, ask)
+        client.request = request
+        self._by_request[request.session, request.number] = client
+        self._try(client, request)
+
+    def _token(self) -> int:
+        self._tokens += 1
+        return self._tokens
+
+    def _try(self, client: _Client, request: _Request) -> None:
+        if client.request is not request:
+            return
+        simulation = self._group.simulation
+        if simulation.now - request.called > DEADLINE:
+            self._end(client, request, None)
+            return
+        host = self._group.hosts[self._random.choice(list(self._group.hosts))]
+        host.ask(request.ask)
+        simulation.at(ATTEMPT, self._try, client, request)
+
+    # ---- answers
+
+    def answered(self, answer: Answer) -> None:
+        """Take an answer from a replica."""
+        client = self._by_request.get((answer.session, answer.request))
+        if client is None or client.request is None:
+            return
+        match answer.outcome:
+            case Opened(session=session):
+                client.session = session
+                self._end(client, client.request, None)
+            case Done(result=result):
+                method = "add" if answer.session else "total"
+                value = COUNTER.method(method).decode_result(result)
+                assert isinstance(value, int)
+                self._end(client, client.request, value)
+            case _:
+                # Not taken, or forgotten: the next attempt or the deadline decides.
+                pass
+
+    def _end(self, client: _Client, request: _Request, value: int | None) -> None:
+        del self._by_request[request.session, request.number]
+        client.request = None
+        if request.command is not None:
+            is_known = value is not None
+            operation: Operation[Add | Total, int] = Operation(
+                # Where the outcome is unknown, the client goes on as if it were someone else.
+                process=client.name if is_known else (client.name, request.number),
+                command=request.command,
+                result=UNSEEN if value is None else value,
+                called=request.called,
+                returned=self._group.simulation.now if is_known else None,
+            )
+            self.operations.append(operation)
+        self._later(client)
+
+
+def _reading(token: int) -> Callable[[ObjectHost], None]:
+    return lambda host: host.read(Level.CONSISTENT, token, "total")
+
+
+def _adding(session: int, number: int, amount: int) -> Callable[[ObjectHost], None]:
+    arguments = COUNTER.method("add").encode([amount], {})
+    # A number that was given up may still be on its way, so it is not below the lowest.
+    return lambda host: host.call(session, number, "add", arguments, lowest=max(1, number - 50))
