@@ -23,7 +23,7 @@ def run_many(seeds: Iterable[int], options: RunOptions, *, jobs: int = 0) -> Ite
         yield from (run_seed(seed, options) for seed in seeds)
         return
     with multiprocessing.get_context("spawn").Pool(jobs, initializer=_prepare) as pool:
-        yield from pool.imap_unordered(partial(run_seed, options=options), seeds)
+        yield from pool.imap_unordered(partial(_run, options=options), seeds)
 
 
 def available_cores() -> int:
@@ -34,7 +34,13 @@ def available_cores() -> int:
 
 
 def _prepare() -> None:
-    """Make a worker ready: what is loaded now stays, and garbage is looked for rarely."""
+    """Make a worker ready: what is loaded now stays, and garbage is collected between runs."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.disable()
+
+
+def _run(seed: int, options: RunOptions) -> Run:
+    run = run_seed(seed, options)
+    gc.collect()
+    return run
