@@ -67,111 +67,138 @@ class LifeReader:
         """The chained digest so far; when a finding is given, before what is left out there; at
         the end None if something was left out of the last segment."""
         self._removed = removed
+        self._expected = 0
+        self._link: bytes | None = None
+        self._is_done = False
 
     def turns(
         self, *, after: Offset | None = None, limit: int | None = None, is_over: bool = True
     ) -> Iterator[Turn | Finding]:
         """Give the turns behind *after* and up to record *limit*, and what is wrong in between."""
         after = after or self.offset
-        expected = after.sequence
-        digest: bytes | None = None
+        self._expected = after.sequence
+        self._link = None
+        self._is_done = False
         segments = [file for file in self.life.segments if file.first >= after.segment]
         for index, file in enumerate(segments):
             following = segments[index + 1] if index + 1 < len(segments) else None
             if limit is not None and file.first > limit:
-                yield Finding(
-                    kind=Kind.VOID,
-                    path=file.path,
-                    offset=0,
-                    reason=NOT_TAKEN_OVER,
-                    incarnation=file.incarnation,
-                    first=file.first,
-                )
+                yield _void(file)
                 return
-            resumed = file.first == after.segment
+            is_resumed = file.first == after.segment
             reader = SegmentReader(
                 self.disk,
                 file,
-                offset=after.byte if resumed else 0,
-                sequence=after.sequence if resumed else 0,
+                offset=after.byte if is_resumed else 0,
+                sequence=after.sequence if is_resumed else 0,
             )
             reader.skipped = self.skipped
             problem = reader.open()
             if problem is not None:
                 if following is None and not is_over:
-                    return
-                digest = None
+                    return  # it is just being begun
                 yield self._about_head(reader, problem, following)
-                expected = 0 if following is None else following.first
                 continue
-            if not resumed:
-                yield from self._about_order(reader, expected, digest)
-            for item in reader.turns(limit=limit, is_over=is_over or following is not None):
-                if isinstance(item, Finding):
-                    self.digest = reader.digest()
-                    if item.kind is Kind.VOID:
-                        self.digest = self.digest if reader.is_whole else None
-                        yield item
-                        return
-                # What is given has been read: an offset taken while it is handled includes it.
-                self.offset = Offset(file.incarnation, file.first, reader.offset, reader.expected)
-                yield item if isinstance(item, Turn) else _placed(item, following)
+            if not is_resumed:
+                yield from self._about_order(reader)
+            yield from self._segment(reader, following, limit, is_over=is_over)
+            if self._is_done:
+                return
+        if limit is not None and segments and 0 < self._expected <= limit:
+            self.digest = None
+            yield self._absent(segments[-1], self._expected, limit)
+
+    def _segment(
+        self,
+        reader: SegmentReader,
+        following: SegmentFile | None,
+        limit: int | None,
+        *,
+        is_over: bool,
+    ) -> Iterator[Turn | Finding]:
+        """Read one segment whose head is whole."""
+        file = reader.file
+        for item in reader.turns(limit=limit, is_over=is_over or following is not None):
+            # What is given has been read: an offset taken while it is handled includes it.
             self.offset = Offset(file.incarnation, file.first, reader.offset, reader.expected)
-            expected = following.first if reader.is_stuck and following else reader.expected
-            self.digest = digest = reader.digest() if reader.is_whole else None
+            if isinstance(item, Turn):
+                yield item
+                continue
+            self.digest = reader.digest()
+            if item.kind is Kind.VOID:
+                self._is_done = True
+            yield _placed(item, following, limit)
+        self.offset = Offset(file.incarnation, file.first, reader.offset, reader.expected)
+        self.digest = self._link = reader.digest() if reader.is_whole else None
+        self._expected = reader.expected
+        if reader.is_stuck:
+            self._expected = following.first if following is not None else (limit or 0) + 1
 
     def _about_head(
         self, reader: SegmentReader, problem: Finding, following: SegmentFile | None
     ) -> Finding:
         """Say what the loss of a segment's head means."""
+        self._link = None
+        self._expected = 0 if following is None else following.first
         if problem.kind is Kind.DAMAGED and following is None and not reader.has_blocks():
             # The crash came while the segment was begun: no turn was ever in it.
             return msgspec.structs.replace(problem, kind=Kind.TORN_TAIL, first=reader.file.first)
         last = 0 if following is None else following.first - 1
         return msgspec.structs.replace(problem, first=reader.file.first, last=last)
 
-    def _about_order(
-        self, reader: SegmentReader, expected: int, digest: bytes | None
-    ) -> Iterator[Finding]:
+    def _absent(self, near: SegmentFile, first: int, last: int) -> Finding:
+        """Say that segments before or after another are not there."""
+        is_removed = any(start <= first and last <= end for start, end in self._removed)
+        side = "before" if last < near.first else "after"
+        return Finding(
+            kind=Kind.REMOVED if is_removed else Kind.MISSING,
+            path=near.path,
+            offset=0,
+            reason=f"the segments {side} it are not there",
+            incarnation=near.incarnation,
+            first=first,
+            last=last,
+        )
+
+    def _about_order(self, reader: SegmentReader) -> Iterator[Finding]:
         """Say whether a segment is the continuation of what was read before."""
         head = reader.head
-        expected = expected or 1
+        expected = self._expected or 1
         if head.first > expected:
-            is_removed = any(
-                first <= expected and head.first - 1 <= last for first, last in self._removed
-            )
-            yield Finding(
-                kind=Kind.REMOVED if is_removed else Kind.MISSING,
-                path=reader.file.path,
-                offset=0,
-                reason="the segments before it are not there",
-                incarnation=head.incarnation,
-                first=expected,
-                last=head.first - 1,
-            )
+            yield self._absent(reader.file, expected, head.first - 1)
         elif head.first < expected:
-            yield Finding(
-                kind=Kind.MISPLACED,
-                path=reader.file.path,
-                offset=0,
-                reason=f"it begins with record {head.first} where {expected} is due",
-                incarnation=head.incarnation,
-            )
-        elif digest is not None and head.follows.digest != digest:
-            yield Finding(
-                kind=Kind.MISPLACED,
-                path=reader.file.path,
-                offset=0,
-                reason="it does not continue the segment before it",
-                incarnation=head.incarnation,
-            )
+            yield _misplaced(reader.file, f"record {head.first} where {expected} is due")
+        elif self._link is not None and head.follows.digest != self._link:
+            yield _misplaced(reader.file, "it does not continue the segment before it")
 
 
-def _placed(finding: Finding, following: SegmentFile | None) -> Finding:
-    """What would be a torn tail is damage where another segment follows."""
-    if following is None or finding.kind is not Kind.TORN_TAIL:
+def _void(file: SegmentFile) -> Finding:
+    return Finding(
+        kind=Kind.VOID,
+        path=file.path,
+        offset=0,
+        reason=NOT_TAKEN_OVER,
+        incarnation=file.incarnation,
+        first=file.first,
+    )
+
+
+def _misplaced(file: SegmentFile, reason: str) -> Finding:
+    return Finding(
+        kind=Kind.MISPLACED,
+        path=file.path,
+        offset=0,
+        reason=reason,
+        incarnation=file.incarnation,
+    )
+
+
+def _placed(finding: Finding, following: SegmentFile | None, limit: int | None) -> Finding:
+    """What would be a torn tail is damage where something follows that went on from it."""
+    if finding.kind is not Kind.TORN_TAIL or (following is None and limit is None):
         return finding
-    return msgspec.structs.replace(finding, kind=Kind.DAMAGED, last=following.first - 1)
+    last = following.first - 1 if following is not None else limit or 0
+    return msgspec.structs.replace(finding, kind=Kind.DAMAGED, last=last)
 
 
 def _limits(lives: list[Life], follows: dict[int, Mark]) -> dict[int, int]:
@@ -259,15 +286,8 @@ class JournalReader:
         """Say if the life that goes on from this one saw something else in it."""
         for incarnation, mark in follows.items():
             if mark.incarnation == life.incarnation and mark.contradicts(digest):
-                self._find(
-                    Finding(
-                        kind=Kind.MISPLACED,
-                        path=life.segments[-1].path,
-                        offset=0,
-                        reason=f"it is not what life {incarnation} went on from",
-                        incarnation=life.incarnation,
-                    )
-                )
+                reason = f"it is not what life {incarnation} went on from"
+                self._find(_misplaced(life.segments[-1], reason))
 
     def _find(self, finding: Finding) -> None:
         if self._strict and finding.kind not in HARMLESS:
