@@ -45,7 +45,7 @@ def test_the_bytes_are_those_of_the_document() -> None:
     writer.sync()
     writer.append([note(3)])
     data = disk.read(segment(1), 0, 9999)
-    head = by_hand.segment_head(kinds=writer._schema[0], fields=writer._schema[1])
+    head = by_hand.segment_head(kinds=writer.schema[0], fields=writer.schema[1])
     first = by_hand.block([by_hand.stopped(1), by_hand.stopped(2)], head=head, first=1)
     second = by_hand.block([by_hand.stopped(3)], head=head, first=3, synced=2)
     assert data == head + first + second

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-from typing import TYPE_CHECKING, Never
+from typing import TYPE_CHECKING, ClassVar, Never
 
 import msgspec
 
@@ -99,13 +99,15 @@ class LifeStart(msgspec.Struct, frozen=True, kw_only=True):
 class JournalWriter:
     """Writes the journal of one life. `begin_life` makes it from what `recover` found."""
 
+    schema: ClassVar = (KIND_COUNT, FIELD_COUNT)
+    """How many kinds of record this release knows, and how many fields they have together."""
+
     def __init__(
         self,
         disk: Disk,
         start: LifeStart,
         stable: Stable,
         settings: JournalSettings,
-        schema: tuple[int, int] = (KIND_COUNT, FIELD_COUNT),
     ) -> None:
         self.disk = disk
         self.group = start.group
@@ -120,7 +122,6 @@ class JournalWriter:
         self._folder = folder
         self._life_folder = life_folder(folder, start.incarnation)
         self._stable = stable
-        self._schema = schema
         self._boot_id = disk.boot_id
         self._sequence = 0
         self._synced = 0
@@ -287,8 +288,8 @@ class JournalWriter:
             boot_id=self._boot_id,
             sync=self.settings.sync,
             facts=facts,
-            kinds=self._schema[0],
-            fields=self._schema[1],
+            kinds=self.schema[0],
+            fields=self.schema[1],
         )
         data, seed = encode_segment_head(head)
         path = segment_path(self._folder, self.incarnation, head.first)
