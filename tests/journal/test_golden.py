@@ -6,6 +6,8 @@ golden_journal.py for what to do.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -22,7 +24,7 @@ from tests.journal.golden_journal import (
 )
 
 from coterie.journal.disk import FileDisk
-from coterie.journal.format import FIELD_COUNT, KIND_COUNT, Kind
+from coterie.journal.format import FIELD_COUNT, KIND_COUNT, KINDS, Kind
 from coterie.journal.reader import JournalReader
 from coterie.journal.recovery import recover
 from coterie.journal.segments import list_lives
@@ -72,6 +74,15 @@ def test_the_writer_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_kind_of_record_is_in_it() -> None:
     present = {type(record) for turn in turns() for record in turn}
     assert present == set(get_args(Record))
+
+
+def test_the_document_lists_every_record_with_its_fields() -> None:
+    document = Path(__file__).parents[2] / "docs" / "journal-format.md"
+    rows = re.findall(
+        r"^\| (\d+) \| (\w+) \| ([\w, ]+) \|$", document.read_text("utf-8"), re.MULTILINE
+    )
+    listed = {int(tag): (name, tuple(fields.split(", "))) for tag, name, fields in rows}
+    assert listed == {tag: (kind.__name__, kind.__struct_fields__) for tag, kind in KINDS.items()}
 
 
 def test_kinds_and_fields_are_only_ever_added() -> None:
