@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.papers.scenes import until
 from tests.regressions.wire_tap import propose_view, vsync_of
+from tests.simulation.scripted import scripted_group
 
 from coterie.kernel.clock import milliseconds, seconds
+from coterie.membership.messages import Install
 from coterie.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -75,3 +77,15 @@ def test_a_contact_learns_that_its_member_has_gone_on_with_another() -> None:
     group.run(seconds(20))
     until(group, lambda: nobody_is_left_behind(group), "nobody is left behind")
     group.check()
+
+
+def test_who_is_about_to_install_a_view_does_not_answer_that_it_is_behind() -> None:
+    """Two members answered each other's Alive for ever, faster with every doubled frame.
+
+    One had installed a view, the other was about to; each took the other for left behind.
+    """
+    group, network = scripted_group("VSYNC", "ab")
+    network.lose(lambda _, __, message: isinstance(message, Install))
+    group["a"].suspect("b")
+    group.run(seconds(2))
+    assert network.frames < 5_000

@@ -100,8 +100,9 @@ class Discovery:
         if message.view > mine.id and message.view != vsync.change.promised:
             # They went on to a view that we are not about to install.
             vsync.note_departed(shared)
-        elif shared:
+        elif shared and message.view < mine.id:
             # They are behind, and some who they think are with them are with us: let them know.
+            # Only who is ahead answers, or two could answer each other for ever.
             self._tell_where_we_are([sender.id])
         # Views that share members do not merge: the side left behind first forms its own.
         if not shared and sender in message.members[:1]:
