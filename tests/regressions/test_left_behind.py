@@ -88,4 +88,4 @@ def test_who_is_about_to_install_a_view_does_not_answer_that_it_is_behind() -> N
     network.lose(lambda _, __, message: isinstance(message, Install))
     group["a"].suspect("b")
     group.run(seconds(2))
-    assert network.frames < 5_000
+    assert network.frames < 1_000
