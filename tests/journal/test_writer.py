@@ -97,6 +97,19 @@ def test_segments_are_cut_between_turns() -> None:
     assert [turn.first for turn in found] == [*range(1, 37, 3), 37, 38]
 
 
+@pytest.mark.parametrize("sync", [Sync.TURN, Sync.INTERVAL])
+def test_a_sync_covers_the_segments_that_were_ended_since_the_last_one(sync: Sync) -> None:
+    for seed in range(10):
+        disk = SimulatedDisk(seed=seed)
+        writer = begin(disk, sync=sync, segment_bytes=300)
+        for n in range(20):  # a driver that syncs several turns at once
+            writer.append([note(n)])
+        writer.sync()
+        assert len(disk.names("g/a/000001")) > 2
+        disk.lose_power()
+        assert all_records(disk) == [note(n) for n in range(20)]
+
+
 def test_nothing_half_written_counts_when_the_disk_is_full() -> None:
     disk = SimulatedDisk()
     writer = begin(disk, sync=Sync.NONE)

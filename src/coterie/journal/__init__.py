@@ -1,1 +1,66 @@
-"""What replicas write down: at present recordings, which hold the history of one life each."""
+"""What replicas write down: the journal, from which they recover and the pipeline learns.
+
+`docs/journal-format.md` specifies the format. In short, a driver does this:
+
+    recovery = recover(disk, group, replica)
+    writer = begin_life(disk, recovery)          # and hands recovery.past() to the engine
+    ...
+    writer.append(effects.records)               # every turn, before its frames leave
+    if writer.needs_sync(now):
+        writer.sync()
+
+Recordings (`coterie.journal.recording`) are simpler: the history of one process in one file.
+"""
+
+from coterie.journal.disk import Disk, FileDisk
+from coterie.journal.format import (
+    Finding,
+    JournalDamaged,
+    JournalError,
+    Kind,
+    Mark,
+    Sync,
+    VersionUnknown,
+)
+from coterie.journal.life import begin_life, mark_recovered
+from coterie.journal.reader import JournalReader, Offset
+from coterie.journal.recovery import Recovery, recover
+from coterie.journal.retention import Retention, retain
+from coterie.journal.segments import SegmentFile, SegmentReader, Turn, list_lives
+from coterie.journal.snapshots import DUMPS, SNAPSHOTS, Snapshot, SnapshotStore
+from coterie.journal.stable import Stable, found_group
+from coterie.journal.writer import JournalSettings, JournalWriter, StorageFailed, StorageFull
+
+__all__ = [
+    "DUMPS",
+    "SNAPSHOTS",
+    "Disk",
+    "FileDisk",
+    "Finding",
+    "JournalDamaged",
+    "JournalError",
+    "JournalReader",
+    "JournalSettings",
+    "JournalWriter",
+    "Kind",
+    "Mark",
+    "Offset",
+    "Recovery",
+    "Retention",
+    "SegmentFile",
+    "SegmentReader",
+    "Snapshot",
+    "SnapshotStore",
+    "Stable",
+    "StorageFailed",
+    "StorageFull",
+    "Sync",
+    "Turn",
+    "VersionUnknown",
+    "begin_life",
+    "found_group",
+    "list_lives",
+    "mark_recovered",
+    "recover",
+    "retain",
+]
