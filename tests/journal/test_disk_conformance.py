@@ -71,6 +71,7 @@ def test_names_are_sorted_and_of_one_folder(disk: Disk) -> None:
     assert disk.names("f") == ["a", "b", "sub"]
     assert disk.names("f/sub") == ["x", "y"]
     assert disk.names("nowhere") == []
+    assert disk.names("") == ["f", "fx", "other"]
 
 
 def test_a_rename_replaces(disk: Disk) -> None:

@@ -14,8 +14,16 @@ from tests.seeded import seeded
 import coterie.journal.segments
 from coterie.journal.disk import Disk
 from coterie.journal.format import Finding, JournalDamaged, Kind, Sync, folder_of, name_of
+from coterie.journal.life import begin_life
 from coterie.journal.reader import JournalReader, Offset
-from coterie.journal.segments import SegmentFile, SegmentReader, Turn, list_lives
+from coterie.journal.recovery import recover
+from coterie.journal.segments import (
+    SegmentFile,
+    SegmentReader,
+    Turn,
+    list_journals,
+    list_lives,
+)
 from coterie.kernel.records import Record
 from coterie.simulation.disk import SimulatedDisk
 
@@ -422,6 +430,15 @@ def test_any_name_can_be_that_of_a_group(name: str) -> None:
     assert part == other
     assert name_of(part) == name
     assert not part.startswith(".")
+
+
+def test_all_journals_of_a_disk_are_found() -> None:
+    disk = SimulatedDisk()
+    for group, replica in (("seats/LH 400", "b"), ("g", "a"), ("g", "..")):
+        begin_life(disk, recover(disk, group, replica))
+    disk.create("notes.txt").write(b"")
+    disk.create("other/notes/readme").write(b"")
+    assert list_journals(disk) == [("g", ".."), ("g", "a"), ("seats/LH 400", "b")]
 
 
 def test_a_name_has_at_least_one_character() -> None:

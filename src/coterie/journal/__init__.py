@@ -26,7 +26,7 @@ from coterie.journal.life import begin_life, mark_recovered
 from coterie.journal.reader import JournalReader, Offset
 from coterie.journal.recovery import Recovery, recover
 from coterie.journal.retention import Retention, retain
-from coterie.journal.segments import SegmentFile, SegmentReader, Turn, list_lives
+from coterie.journal.segments import SegmentFile, SegmentReader, Turn, list_journals, list_lives
 from coterie.journal.snapshots import DUMPS, SNAPSHOTS, Snapshot, SnapshotStore
 from coterie.journal.stable import Stable, found_group
 from coterie.journal.writer import JournalSettings, JournalWriter, StorageFailed, StorageFull
@@ -59,6 +59,7 @@ __all__ = [
     "VersionUnknown",
     "begin_life",
     "found_group",
+    "list_journals",
     "list_lives",
     "mark_recovered",
     "recover",

@@ -66,7 +66,10 @@ class Disk(Protocol):
         """Give the length of a file."""
 
     def names(self, folder: str) -> list[str]:
-        """Give the names in a folder, sorted; none if there is no such folder."""
+        """Give the names in a folder, sorted; none if there is no such folder.
+
+        The disk's own folder has the empty name.
+        """
 
     def rename(self, old: str, new: str) -> None:
         """Give a file a new name in the same folder, in place of whatever has that name."""

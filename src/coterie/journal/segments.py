@@ -28,6 +28,7 @@ from coterie.journal.format import (
     decode_body,
     folder_of,
     life_folder,
+    name_of,
     read_segment_head,
     segment_path,
 )
@@ -72,6 +73,16 @@ class Life(NamedTuple):
 
     incarnation: int
     segments: list[SegmentFile]
+
+
+def list_journals(disk: Disk) -> list[tuple[str, str]]:
+    """Give group and replica of every journal on a disk."""
+    return sorted(
+        (name_of(group), name_of(replica))
+        for group in disk.names("")
+        for replica in disk.names(group)
+        if any(LIFE_NAME.fullmatch(name) for name in disk.names(f"{group}/{replica}"))
+    )
 
 
 def list_lives(disk: Disk, group: str, replica: str) -> list[Life]:

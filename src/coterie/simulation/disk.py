@@ -105,7 +105,7 @@ class SimulatedDisk:
         return len(self._inode(path).data)
 
     def names(self, folder: str) -> list[str]:
-        prefix = f"{folder}/"
+        prefix = f"{folder}/" if folder else ""
         return sorted(
             {
                 path.removeprefix(prefix).partition("/")[0]
