@@ -132,6 +132,12 @@ def test_a_damaged_or_broken_off_state_is_never_taken_over(
         Machine.from_parts(BANK, SETTINGS, read(chunks), majority=2)
 
 
+def test_a_repeated_last_chunk_is_noticed() -> None:
+    chunks = list(write(machine().parts(), 40))
+    with pytest.raises(BadSnapshot):
+        list(read([*chunks, chunks[-1]]))
+
+
 def test_large_containers_travel_in_pieces() -> None:
     donor = machine()
     bank = donor.object

@@ -113,7 +113,8 @@ def read(chunks: Iterable[bytes]) -> Iterator[Head | SessionPart | FieldPart]:
     """Give the records of a stream as they become whole; raise `BadSnapshot` if it is none."""
     buffer = bytearray()
     records = checksum = 0
-    for chunk in chunks:
+    rest = iter(chunks)
+    for chunk in rest:
         buffer += chunk
         start = 0
         while len(buffer) - start >= _LENGTH.size:
@@ -128,7 +129,8 @@ def read(chunks: Iterable[bytes]) -> Iterator[Head | SessionPart | FieldPart]:
             except (msgspec.DecodeError, RecursionError) as error:
                 raise BadSnapshot(f"record {records + 1} of a state is damaged: {error}") from None
             if isinstance(part, End):
-                if (part.records, part.checksum) != (records, checksum) or len(buffer) > end:
+                is_end = len(buffer) == end and next(rest, None) is None
+                if (part.records, part.checksum) != (records, checksum) or not is_end:
                     raise BadSnapshot("the parts of a state do not belong together: fetch it again")
                 return
             records += 1
