@@ -20,7 +20,6 @@ from coterie.kernel.views import Member, ViewId
 from coterie.objects import (
     Answer,
     Call,
-    HostSettings,
     NoFront,
     ObjectHost,
     Opened,
@@ -79,9 +78,10 @@ class Load:
         self, cls: type, *, standing: Standing = Standing.AUTHORITATIVE, recording: bool = False
     ) -> None:
         self.context, self.surroundings = context_for("a", "abc")
-        self.context.recording = recording
         self.front = Keeper()
-        self.host = ObjectHost(define(cls), self.context, front=self.front, settings=HostSettings())
+        self.host = ObjectHost(
+            define(cls), self.context, front=self.front, records_replies=recording
+        )
         self.standing = standing
         self.position = 0
         self.requests = [0] * SESSIONS

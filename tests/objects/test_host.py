@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from tests.objects import classes
 from tests.objects.fake_engine import FakeGroup
@@ -19,6 +20,7 @@ from coterie.objects import (
     Closed,
     CommandTooLarge,
     Done,
+    Effects,
     Failed,
     HostSettings,
     Level,
@@ -32,6 +34,7 @@ from coterie.objects import (
     query,
     update,
 )
+from coterie.objects.commands import encode_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -874,6 +877,16 @@ def test_effects_are_applied_elsewhere_with_sessions_and_time() -> None:
     assert primary.digest() == backup.digest()
     # Only what changed travels.
     assert len(effects) < 120
+
+
+def test_effects_of_another_version_of_the_class_stop_the_replica() -> None:
+    group = FakeGroup(COUNTER)
+    session = group.open()
+    done = Done(2, group.view, 2, b"\x01")
+    effects = Effects(session, 1, 1, 5, done, {"unheard": msgspec.Raw(b"\x01")})
+    run = Run(group.view, 2, 2, Member("a", 1), 2, [encode_command(effects)])
+    with pytest.raises(ReplicaBroken, match="the effects at 2 cannot be applied"):
+        group["b"].host.apply([run], Standing.AUTHORITATIVE)
 
 
 def test_what_a_primary_executed_can_be_rolled_back() -> None:

@@ -97,6 +97,7 @@ class ObjectHost:
         settings: HostSettings = DEFAULT_HOST_SETTINGS,
         clock: Callable[[], int] | None = None,
         is_ordered: bool = True,
+        records_replies: bool = True,
         take_snapshot: Callable[[Callable[[], Iterator[bytes]]], Iterator[bytes]] = encode_now,
     ) -> None:
         if not is_ordered and not definition.commuting:
@@ -114,6 +115,7 @@ class ObjectHost:
         """The last faults, for status pages and logs."""
         self._context = context
         self._clock = clock or (lambda: context.now)
+        self._records_replies = records_replies
         self._take_snapshot = take_snapshot
         self._machine = Machine(
             definition,
@@ -580,7 +582,7 @@ class ObjectHost:
 
     def _give(self, answers: list[Answer]) -> None:
         """Hand answers to the front, on record."""
-        if self._context.recording:
+        if self._records_replies:
             self._report_replies(answers)
         self.front.answer(answers)
 

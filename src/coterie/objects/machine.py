@@ -365,9 +365,17 @@ class Machine:
             case Tick():
                 self._tick(run, known_failures)
             case Effects():
-                apply_effects(self, command)
+                self._take_over(command)
             case _:
                 raise AssertionError(command)
+
+    def _take_over(self, effects: Effects) -> None:
+        try:
+            apply_effects(self, effects)
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+            # Whoever executed the call has another class, or another version of it.
+            self.broken = f"the effects at {self.position} cannot be applied: {error!r}"
+            raise ReplicaBroken(self.broken) from error
 
     def _tick(self, run: Run, known_failures: dict[int, Failed] | None) -> None:
         method = self.definition.on_tick

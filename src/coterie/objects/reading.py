@@ -131,7 +131,10 @@ def _method(where: str, cls: type, kind: Kind, function: types.FunctionType) -> 
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception as error:
-        raise NotReplicable(f"{where}: its annotations cannot be read: {error}") from error
+        raise NotReplicable(
+            f"{where}: its annotations cannot be read ({error}): import what they name, not only"
+            " for the type checker"
+        ) from error
     arguments: list[Argument] = []
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
@@ -195,7 +198,8 @@ def _fields(cls: type, made: object) -> tuple[list[Field], dict[str, bytes]]:
         hints = typing.get_type_hints(cls, include_extras=True)
     except Exception as error:
         raise NotReplicable(
-            f"{cls.__qualname__}: its annotations cannot be read: {error}"
+            f"{cls.__qualname__}: its annotations cannot be read ({error}): import what they name,"
+            " not only for the type checker"
         ) from error
     annotated = {
         name: type_
