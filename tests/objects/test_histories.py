@@ -150,19 +150,19 @@ def compare(group: FakeGroup, level: Level) -> None:
                 assert (how, value) == ("failed", outcome.error)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(steps(clumsy_calls), st.booleans())
 def test_clumsy_updates(script: list[Any], optimistic: bool) -> None:  # noqa: FBT001
     run(CLUMSY, script, optimistic=optimistic)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(steps(bank_calls), st.booleans())
 def test_money_moves(script: list[Any], optimistic: bool) -> None:  # noqa: FBT001
     run(BANK, script, optimistic=optimistic)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(steps(pushes), st.booleans())
 def test_containers_of_what_cannot_change(script: list[Any], optimistic: bool) -> None:  # noqa: FBT001
     assert SHALLOW.copies_cheaply

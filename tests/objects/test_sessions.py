@@ -154,6 +154,16 @@ def test_ids_come_from_identities_and_do_not_repeat() -> None:
     assert all(0 < id < 1 << 63 for id in ids)
 
 
+def test_a_use_since_the_last_eviction_counts() -> None:
+    sessions = Sessions(SETTINGS)
+    for id in (1, 2, 3, 4):
+        sessions.open(id, id)
+    assert list(sessions.table) == [2, 3, 4]
+    sessions.table[2].used = 5
+    sessions.open(6, 6)
+    assert list(sessions.table) == [2, 4, 6]
+
+
 def test_many_sessions_that_come_and_go_leave_nothing_behind() -> None:
     sessions = Sessions(HostSettings(sessions_max=10))
     for position in range(1, 5000):
