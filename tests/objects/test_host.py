@@ -700,6 +700,28 @@ def test_a_state_that_is_too_large_is_digested_on_demand_only() -> None:
     assert group.digests_agree()
 
 
+class Nested:
+    """Its weight is not seen from outside."""
+
+    lists: dict[str, list[int]] = {}  # noqa: RUF012
+
+    @update
+    def fill(self, count: int) -> None:
+        self.lists["x"] = list(range(count))
+
+
+def test_a_state_that_has_shrunk_is_digested_again() -> None:
+    settings = HostSettings(digest_interval=2, digest_bytes=1 << 20, digest_bytes_max=1000)
+    group = FakeGroup(define(Nested), settings=settings)
+    session = group.open()
+    for request in range(1, 40):
+        group.call("a", session, request, "fill", 3000 if request < 9 else 3)
+    places = list(group["a"].digests)
+    assert places[0] == 2
+    assert 4 not in places
+    assert places[-5:] == [32, 34, 36, 38, 40]
+
+
 def test_a_state_taken_over_is_kept_to_undo_from() -> None:
     group = FakeGroup(CLUMSY)
     session = group.open()
@@ -859,7 +881,8 @@ def test_effects_are_applied_elsewhere_with_sessions_and_time() -> None:
     outcomes = []
     effects = b""
     for request, (method, args, kwargs) in enumerate(calls, start=1):
-        primary.call(session, request, method, BANK.encode_call(method, args, kwargs))
+        arguments = BANK.encode_call(method, args, kwargs)
+        primary.call(session, request, method, arguments, lowest=request)
         primary.flush()
         (command,) = group["a"].waiting
         group["a"].waiting = []
@@ -875,6 +898,9 @@ def test_effects_are_applied_elsewhere_with_sessions_and_time() -> None:
     assert [type(outcome) for outcome in outcomes] == [Done, Done, Done, Failed]
     assert vars(backup.replicated) == vars(primary.replicated)
     assert primary.digest() == backup.digest()
+    # The client's word that it needs no more of the earlier ones has come along.
+    assert backup.outcome_of(session, 4) == outcomes[3]
+    assert backup.outcome_of(session, 3) is None
     # Only what changed travels.
     assert len(effects) < 120
 

@@ -445,7 +445,9 @@ class ObjectHost:
     def outcome_of(self, session: int, request: int) -> Done | Failed | None:
         """Give the outcome of a request, if it was executed and is remembered here."""
         found = self._machine.sessions.table.get(session)
-        return None if found is None else found.outcomes.get(request)
+        if found is None or request < found.lowest:
+            return None
+        return found.outcomes.get(request)
 
     def watch(self, session: int, request: int) -> None:
         """Answer a request here, too, although another replica proposes it."""
