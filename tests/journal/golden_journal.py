@@ -28,6 +28,7 @@ from coterie.kernel.records import (
     Record,
     Recovered,
     Replied,
+    Reply,
     RolledBack,
     Sent,
     Settled,
@@ -35,10 +36,11 @@ from coterie.kernel.records import (
     StateDigest,
     Stopped,
     TransitionalInstalled,
+    ViewEnded,
     ViewInstalled,
     ViewProposed,
 )
-from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId, Viewstamp
+from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId
 from coterie.simulation.disk import SimulatedDisk
 
 FOLDER = Path(__file__).parent / "golden"
@@ -108,12 +110,7 @@ def turns() -> list[list[Record]]:
                 group=GROUP,
                 member=A,
                 at=11,
-                session=5,
-                request=6,
-                position=2,
-                viewstamp=Viewstamp(NEW, 2),
-                standing=Standing.AUTHORITATIVE,
-                asked_at=3,
+                replies=[Reply(5, 6, 2, NEW, 2, Standing.AUTHORITATIVE, 3, 9)],
             ),
         ],
         [
@@ -126,6 +123,16 @@ def turns() -> list[list[Record]]:
                 version=Version(NEW, 4),
                 kept=2,
                 restored=0,
+            ),
+            ViewEnded(
+                group=GROUP,
+                member=A,
+                at=13,
+                view=NEW,
+                counts=[2, 3],
+                digest=4,
+                transitional_counts=[0, 1],
+                transitional_digest=5,
             ),
             RolledBack(group=GROUP, member=A, at=13, position=2),
             EntriesAccepted(group=GROUP, member=A, at=14, run=other),

@@ -28,12 +28,13 @@ from coterie.kernel.records import (
     PrimaryConfirmed,
     Record,
     Replied,
+    Reply,
     RolledBack,
     Settled,
     Started,
     ViewInstalled,
 )
-from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId, Viewstamp
+from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId
 
 GROUP, ID = "g", "a"
 OTHER = Member("b", 1)
@@ -210,13 +211,7 @@ class NaiveReplica:
                     digest=1,
                 ),
                 Replied(
-                    **self._common(),
-                    session=1,
-                    request=2,
-                    position=3,
-                    viewstamp=Viewstamp(view, 1),
-                    standing=Standing.OPTIMISTIC,
-                    asked_at=7,
+                    **self._common(), replies=[Reply(1, 2, 3, view, 1, Standing.OPTIMISTIC, 7, 9)]
                 ),
             ],
             self.working,

@@ -41,7 +41,7 @@ def test_the_reader_reads_it() -> None:
     assert read[:-1] == turns()
     assert [record.at for record in read[-1]] == [19]
     assert [finding.kind for finding in reader.findings] == [Kind.VOID]
-    assert [len(life.segments) for life in list_lives(disk, GROUP, ID)] == [2, 1]
+    assert [len(life.segments) for life in list_lives(disk, GROUP, ID)] == [3, 1]
 
 
 def test_recovery_understands_it() -> None:

@@ -14,7 +14,7 @@ from coterie.kernel.clock import Instant
 from coterie.kernel.engine import Role, Run, Standing, Status
 from coterie.kernel.errors import BacklogFull
 from coterie.kernel.layers import Context
-from coterie.kernel.records import Replied, StateDigest
+from coterie.kernel.records import Replied, Reply, StateDigest
 from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.kernel.views import Configuration, Member, ViewId
 from coterie.objects import (
@@ -130,8 +130,13 @@ class FakeReplica:
         }
 
     @property
-    def replies(self) -> list[Replied]:
-        return [each for each in self.surroundings.records if isinstance(each, Replied)]
+    def replies(self) -> list[Reply]:
+        return [
+            reply
+            for each in self.surroundings.records
+            if isinstance(each, Replied)
+            for reply in each.replies
+        ]
 
 
 class FakeGroup:

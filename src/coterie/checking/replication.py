@@ -30,6 +30,7 @@ from coterie.kernel.records import (
     PrimaryConfirmed,
     Recovered,
     Replied,
+    Reply,
     RolledBack,
     Settled,
     Started,
@@ -78,7 +79,7 @@ class _Life:
     state_from: int = 0
     """Positions up to here came with a state, not as entries."""
     digests: dict[int, bytes] = field(default_factory=dict)
-    replies: list[Replied] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
 
 
 class EngineTracker:
@@ -120,8 +121,8 @@ class EngineTracker:
                 self._cut(life, position, "rolled back")
             case StateDigest(position=position, digest=digest):
                 life.digests[position] = digest
-            case Replied():
-                life.replies.append(record)
+            case Replied(replies=replies):
+                life.replies.extend(replies)
             case Recovered():
                 self._loss_accepted = True
             case _:

@@ -27,13 +27,15 @@ class Delivery(enum.IntEnum):
     differ elsewhere, so it does not count for the strong prefix property."""
 
 
-class _Record(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
+class _Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    # The subclasses are kw_only, these are not: so these are encoded first, and a field that a
+    # later release adds is encoded last, where older readers pass over it.
     group: str
     member: Member
     at: int
 
 
-class Started(_Record, tag=1, frozen=True):
+class Started(_Record, tag=1, frozen=True, kw_only=True):
     """A replica began a life, with this stack."""
 
     stack: str
@@ -42,11 +44,11 @@ class Started(_Record, tag=1, frozen=True):
     """Whether it has lost what it knew in an earlier life, and may not be counted."""
 
 
-class Stopped(_Record, tag=2, frozen=True):
+class Stopped(_Record, tag=2, frozen=True, kw_only=True):
     """A replica ended its life on purpose."""
 
 
-class ViewProposed(_Record, tag=3, frozen=True):
+class ViewProposed(_Record, tag=3, frozen=True, kw_only=True):
     """This member proposed a view, while it was in the view `after`."""
 
     view: ViewId
@@ -54,7 +56,7 @@ class ViewProposed(_Record, tag=3, frozen=True):
     after: ViewId
 
 
-class ViewInstalled(_Record, tag=4, frozen=True):
+class ViewInstalled(_Record, tag=4, frozen=True, kw_only=True):
     """This member accepted a regular view; `transitional` came along from `previous`."""
 
     view: ViewId
@@ -63,14 +65,14 @@ class ViewInstalled(_Record, tag=4, frozen=True):
     transitional: tuple[Member, ...]
 
 
-class TransitionalInstalled(_Record, tag=5, frozen=True):
+class TransitionalInstalled(_Record, tag=5, frozen=True, kw_only=True):
     """The regular part of `view` is over here; what follows holds for `members` only."""
 
     view: ViewId
     members: tuple[Member, ...]
 
 
-class Sent(_Record, tag=6, frozen=True):
+class Sent(_Record, tag=6, frozen=True, kw_only=True):
     """This member multicast `count` messages, numbered from `first` along its life, in `view`."""
 
     view: ViewId
@@ -80,7 +82,7 @@ class Sent(_Record, tag=6, frozen=True):
     digest: int
 
 
-class Delivered(_Record, tag=7, frozen=True):
+class Delivered(_Record, tag=7, frozen=True, kw_only=True):
     """This member delivered `count` messages of `sender` in `view`.
 
     `number` is the place of the first one in the order of the view, counted from 1; 0 where the
@@ -102,7 +104,7 @@ class Delivered(_Record, tag=7, frozen=True):
         return Viewstamp(self.view, self.number)
 
 
-class PrimaryAccepted(_Record, tag=8, frozen=True):
+class PrimaryAccepted(_Record, tag=8, frozen=True, kw_only=True):
     """This member holds the initial history of a primary view, and may be counted in it."""
 
     view: ViewId
@@ -111,7 +113,7 @@ class PrimaryAccepted(_Record, tag=8, frozen=True):
     """Of the initial history."""
 
 
-class PrimaryConfirmed(_Record, tag=9, frozen=True):
+class PrimaryConfirmed(_Record, tag=9, frozen=True, kw_only=True):
     """This member knows that a majority accepted the primary view: entries may follow."""
 
     view: ViewId
@@ -119,13 +121,13 @@ class PrimaryConfirmed(_Record, tag=9, frozen=True):
     accepted_by: tuple[Member, ...]
 
 
-class EntriesAccepted(_Record, tag=10, frozen=True):
+class EntriesAccepted(_Record, tag=10, frozen=True, kw_only=True):
     """This member took entries into its history, before it acknowledged them."""
 
     run: Run
 
 
-class HistoryAdopted(_Record, tag=11, frozen=True):
+class HistoryAdopted(_Record, tag=11, frozen=True, kw_only=True):
     """This member took over the history of another, for a primary view.
 
     Its own history above `kept` is void. If `restored` is not 0 the state at that position was
@@ -139,40 +141,71 @@ class HistoryAdopted(_Record, tag=11, frozen=True):
     restored: int
 
 
-class Settled(_Record, tag=12, frozen=True):
+class Settled(_Record, tag=12, frozen=True, kw_only=True):
     """This member knows that everything up to `position` is authoritative."""
 
     position: int
 
 
-class RolledBack(_Record, tag=13, frozen=True):
+class RolledBack(_Record, tag=13, frozen=True, kw_only=True):
     """What was delivered to the object above `position` is void."""
 
     position: int
 
 
-class StateDigest(_Record, tag=14, frozen=True):
+class StateDigest(_Record, tag=14, frozen=True, kw_only=True):
     """The digest of the object's state right after the entry at `position`."""
 
     position: int
     digest: bytes
 
 
-class Replied(_Record, tag=15, frozen=True):
-    """This member answered a client, with the client's own time of asking."""
+class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One answer to one request of a client."""
 
     session: int
     request: int
     position: int
-    viewstamp: Viewstamp
+    view: ViewId
+    number: int
+    """Where the request was executed first: its position, and its viewstamp."""
     standing: Standing
     asked_at: int
+    """By the client's own clock."""
+    digest: int
+    """A checksum over the result, so that a replay can be compared with what was said."""
+
+    @property
+    def viewstamp(self) -> Viewstamp:
+        """Where the request was ordered."""
+        return Viewstamp(self.view, self.number)
 
 
-class Recovered(_Record, tag=16, frozen=True):
+class Replied(_Record, tag=15, frozen=True, kw_only=True):
+    """This member answered clients."""
+
+    replies: list[Reply]
+
+
+class Recovered(_Record, tag=16, frozen=True, kw_only=True):
     """An operator ended a loss of memory by hand: this member's history counts from now on."""
 
     version: Version
+
+
+class ViewEnded(_Record, tag=17, frozen=True, kw_only=True):
+    """What an engine's stack delivered in a view that is over, entries and control alike.
+
+    Counts are by rank in the view; a digest chains the identities in the order of delivery, and
+    is 0 where the stack gives no order. What came after the transitional view stands apart; what
+    came after a hole does not count.
+    """
+
+    view: ViewId
+    counts: list[int]
+    digest: int
+    transitional_counts: list[int]
+    transitional_digest: int
 
 
 GroupRecord = (
@@ -190,6 +223,7 @@ EngineRecord = (
     | StateDigest
     | Replied
     | Recovered
+    | ViewEnded
 )
 """What an engine and the host above it report."""
 

@@ -35,7 +35,7 @@ import msgspec
 
 from coterie.kernel.engine import Role, Run, Standing
 from coterie.kernel.errors import BacklogFull, Refused
-from coterie.kernel.records import Replied, StateDigest
+from coterie.kernel.records import Replied, Reply, StateDigest
 from coterie.objects import snapshots
 from coterie.objects.commands import (
     NO_ARGUMENTS,
@@ -589,21 +589,22 @@ class ObjectHost:
         self.front.answer(answers)
 
     def _report_replies(self, answers: list[Answer]) -> None:
-        context = self._context
-        group, me, now = context.group, context.me, context.now
-        for answer in answers:
-            outcome = answer.outcome
-            if isinstance(outcome, Done | Failed):
-                context.report(
-                    Replied(
-                        group=group,
-                        member=me,
-                        at=now,
-                        session=answer.session,
-                        request=answer.request,
-                        position=outcome.position,
-                        viewstamp=outcome.viewstamp,
-                        standing=answer.standing,
-                        asked_at=answer.asked_at,
-                    )
-                )
+        replies = [
+            Reply(
+                answer.session,
+                answer.request,
+                outcome.position,
+                outcome.viewstamp.view,
+                outcome.viewstamp.number,
+                answer.standing,
+                answer.asked_at,
+                outcome.digest,
+            )
+            for answer in answers
+            if isinstance(outcome := answer.outcome, Done | Failed)
+        ]
+        if replies:
+            context = self._context
+            context.report(
+                Replied(group=context.group, member=context.me, at=context.now, replies=replies)
+            )

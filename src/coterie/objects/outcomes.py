@@ -13,6 +13,8 @@ What they mean for the client:
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import msgspec
 
 from coterie.kernel.engine import Standing
@@ -28,6 +30,11 @@ class Done(msgspec.Struct, tag=1, frozen=True, array_like=True, gc=False):
     result: bytes
 
     @property
+    def digest(self) -> int:
+        """A checksum over the answer."""
+        return crc32(self.result)
+
+    @property
     def viewstamp(self) -> Viewstamp:
         """Where the request was ordered."""
         return Viewstamp(self.view, self.number)
@@ -41,6 +48,11 @@ class Failed(msgspec.Struct, tag=2, frozen=True, array_like=True, gc=False):
     number: int
     error: str
     message: str
+
+    @property
+    def digest(self) -> int:
+        """A checksum over the answer."""
+        return crc32(f"{self.error}: {self.message}".encode())
 
     @property
     def viewstamp(self) -> Viewstamp:

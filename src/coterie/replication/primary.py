@@ -31,6 +31,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import msgspec
 
@@ -47,6 +48,7 @@ from coterie.kernel.records import (
     RolledBack,
     Settled,
     TransitionalInstalled,
+    ViewEnded,
 )
 from coterie.kernel.views import NO_VIEW, Member, View, ViewId
 from coterie.replication.layer import EngineLayer
@@ -93,6 +95,22 @@ class _Phase(enum.Enum):
     CONFIRMED = "confirmed"
 
 
+class _Delivered:
+    """What was delivered in one part of a view."""
+
+    def __init__(self) -> None:
+        self.digest = 0
+        self._counts: dict[Member, int] = {}
+
+    def add(self, batch: Batch) -> None:
+        sender, count = batch.sender, len(batch.payloads)
+        self._counts[sender] = self._counts.get(sender, 0) + count
+        self.digest = crc32(b"%d %d %d," % (batch.rank, batch.first, count), self.digest)
+
+    def counts(self, members: Sequence[Member]) -> list[int]:
+        return [self._counts.get(member, 0) for member in members]
+
+
 class PrimaryViews(EngineLayer):
     """The layer that keeps the history."""
 
@@ -116,11 +134,13 @@ class PrimaryViews(EngineLayer):
         self._waiting_bytes = 0
         # Our own entries that may have to be proposed again: first number, payloads.
         self._pending: deque[tuple[int, Sequence[bytes]]] = deque()
+        self._is_ordered = True
         self._begin_view()
 
     def _begin_view(self) -> None:
         self._phase = _Phase.GATHERING
         self._is_ending = False
+        self._delivered = (_Delivered(), _Delivered())
         self._credentials: dict[Member, Credentials] = {}
         self._initial = NO_VERSION
         self._accepted_by: list[Member] = []
@@ -135,6 +155,7 @@ class PrimaryViews(EngineLayer):
         self._donor.forget()
 
     def assembled(self) -> None:
+        self._is_ordered = Service.TOTAL_ORDER in self.below.gives
         past = self.context.past
         if past is None:
             return
@@ -190,6 +211,7 @@ class PrimaryViews(EngineLayer):
     # ---- forming a primary view
 
     def view(self, view: View) -> None:
+        self._report_ended()
         self._view = view
         self.context.cancel_timer("primary ack")
         self.context.cancel_timer("transfer")
@@ -197,6 +219,20 @@ class PrimaryViews(EngineLayer):
         log = self.log
         self._cast(Credentials(view.id, log.version, log.settled, self.is_zombie))
         self._tell_status()
+
+    def _report_ended(self) -> None:
+        """Say what was delivered in the view that is over."""
+        if self._view.id == NO_VIEW:
+            return
+        regular, late = self._delivered
+        self._report(
+            ViewEnded,
+            view=self._view.id,
+            counts=regular.counts(self._view.members),
+            digest=regular.digest if self._is_ordered else 0,
+            transitional_counts=late.counts(self._view.members),
+            transitional_digest=late.digest if self._is_ordered else 0,
+        )
 
     def transitional(self, view: ViewId, members: tuple[Member, ...]) -> None:
         # What still comes are facts about the old view; nothing new can be begun in it.
@@ -308,6 +344,7 @@ class PrimaryViews(EngineLayer):
                 # Its place may differ elsewhere; it is as if it had never been ordered.
                 self.context.count("primary.dropped_after_hole", len(batch.payloads))
                 continue
+            self._delivered[batch.delivery].add(batch)
             mark = batch.header if isinstance(batch.header, int) else batch.mark
             if mark == CONTROL:
                 for payload in batch.payloads:

@@ -20,6 +20,7 @@ from coterie.kernel.records import (
     StateDigest,
     Stopped,
     TransitionalInstalled,
+    ViewEnded,
     ViewInstalled,
     ViewProposed,
 )
@@ -63,7 +64,7 @@ def describe(record: Record) -> str:  # noqa: PLR0911 -- one answer a kind
             return _describe_engine(record)
 
 
-def _describe_engine(record: EngineRecord) -> str:  # noqa: PLR0911 -- one answer a kind
+def _describe_engine(record: EngineRecord) -> str:  # noqa: C901, PLR0911 -- one answer a kind
     match record:
         case PrimaryAccepted(view=view, version=version):
             return f"accepts primary view {view} with history {version}"
@@ -82,10 +83,13 @@ def _describe_engine(record: EngineRecord) -> str:  # noqa: PLR0911 -- one answe
             return f"rolls back to {position}"
         case StateDigest(position=position, digest=digest):
             return f"has state {digest.hex()[:12]} at {position}"
-        case Replied(session=session, request=request, standing=standing):
-            return f"answers {session}/{request}, {standing.name.lower()}"
+        case Replied(replies=replies):
+            answers = [f"{each.session}/{each.request} {each.standing.name}" for each in replies]
+            return f"answers {', '.join(answers).lower()}"
         case Recovered(version=version):
             return f"is recovered by hand with history {version}"
+        case ViewEnded(view=view, counts=counts, transitional_counts=late):
+            return f"is done with {view}: {sum(counts)} delivered, {sum(late)} of them late"
 
 
 def _span(first: int, count: int) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coterie.kernel.engine import Role, Standing
-from coterie.kernel.records import Replied, StateDigest
+from coterie.kernel.records import Replied, Reply, StateDigest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,16 +87,22 @@ class Ledger:
         assert self.settled.position == position, "settled more than was delivered"
 
     def _acknowledge(self, run: Run) -> None:
-        for index in range(len(run.payloads)):
-            self._report(
-                Replied,
-                session=0,
-                request=run.first + index,
-                position=run.position + index,
-                viewstamp=run.viewstamp(index),
-                standing=Standing.AUTHORITATIVE,
-                asked_at=0,
-            )
+        self._report(
+            Replied,
+            replies=[
+                Reply(
+                    session=0,
+                    request=run.first + index,
+                    position=run.position + index,
+                    view=run.view,
+                    number=run.number + index,
+                    standing=Standing.AUTHORITATIVE,
+                    asked_at=0,
+                    digest=0,
+                )
+                for index in range(len(run.payloads))
+            ],
+        )
 
     def roll_back(self, position: int) -> None:
         assert position >= self.settled.position, "rolled back below what is settled"
