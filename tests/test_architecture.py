@@ -27,9 +27,10 @@ ALLOWED: dict[str, set[str]] = {
     "objects": FOUNDATION,
     "checking": FOUNDATION,
     "stacks": LAYERS,
-    "simulation": LAYERS | {"stacks", "checking", "objects"},
-    "runtime": FOUNDATION | {"membership", "stacks"},
-    "locally": LAYERS | {"stacks", "objects", "runtime"},
+    "assembly": LAYERS | {"stacks", "objects"},
+    "simulation": LAYERS | {"assembly", "stacks", "checking", "objects"},
+    "runtime": FOUNDATION | {"assembly", "membership", "stacks"},
+    "locally": LAYERS | {"assembly", "stacks", "objects", "runtime"},
     "pipeline": {"journal", "checking"},
 }
 ALLOWED["bench"] = ALLOWED.keys() - {"pipeline"}

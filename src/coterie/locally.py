@@ -21,28 +21,23 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from random import Random
 from typing import TYPE_CHECKING, Any
 
+from coterie.assembly import make_context, make_object, make_process
 from coterie.kernel.engine import Past, Role
 from coterie.kernel.errors import CoterieError, Refused
-from coterie.kernel.layers import Context
-from coterie.kernel.process import Process
 from coterie.kernel.settings import DEFAULT_SETTINGS
-from coterie.kernel.views import Configuration, Member
+from coterie.kernel.views import Configuration
 from coterie.kernel.wire import decode_frame
-from coterie.membership.detector import HeartbeatDetector
-from coterie.objects import Done, Failed, Kind, Level, ObjectHost, Opened, define
-from coterie.replication.layer import EngineLayer
+from coterie.objects import Done, Failed, Kind, Level, Opened, define
 from coterie.runtime.driver import Driver, clock
 from coterie.runtime.recorder import NoRecorder
-from coterie.stacks import build_engine, expand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from coterie.kernel.engine import Status
-    from coterie.objects import Answer, Definition, Outcome
+    from coterie.objects import Answer, Definition, ObjectHost, Outcome
 
 DEFAULT_STACK = "SAFE:DYNSEQ:PVSYNC"
 DEFAULT_DEADLINE = 5.0
@@ -93,43 +88,21 @@ class _Replica:
         settings = DEFAULT_SETTINGS
         configuration = group.configuration
         self.role = Role.FORMING
-        detector = HeartbeatDetector(id, incarnation, configuration.members, settings)
-        process = Process(
-            id=id,
-            incarnation=incarnation,
-            peers=configuration.members,
-            detector=detector,
-            settings=settings,
-        )
-        context = Context(
-            group=group.name,
-            me=Member(id, incarnation),
-            configuration=configuration,
-            settings=settings,
-            random=Random(f"{id}/{incarnation}"),  # noqa: S311 -- for choosing whom to ask
-            surroundings=process,
+        process = make_process(id, incarnation, configuration.members, settings)
+        context = make_context(
+            process,
+            group.name,
+            configuration,
             past=Past(is_zombie=True) if incarnation > 1 else None,
         )
-        is_ordered = len(expand(group.stack)) > 2  # noqa: PLR2004 -- PRIMARY and VSYNC alone
-        self.host = ObjectHost(
-            group.definition, context, front=self, clock=clock, is_ordered=is_ordered
-        )
-        replica = build_engine(group.stack, context, self.host)
-        engine = replica.layers[0]
-        assert isinstance(engine, EngineLayer)
-        self.host.engine = engine
+        replica, self.host = make_object(group.definition, group.stack, context, self, clock=clock)
         process.host(replica)
         self.driver = Driver(process, NoRecorder(), loop)
         self.driver.start(_Memory(group, id))
 
     def ask(self, request: Callable[[ObjectHost], None]) -> None:
         """Have a request made of the host in the next turn."""
-
-        def call() -> None:
-            request(self.host)
-            self.host.flush()
-
-        self.driver.call(call)
+        self.driver.call(lambda: request(self.host))
 
     # ---- the front of the host
 

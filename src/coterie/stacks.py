@@ -83,6 +83,11 @@ def parse_stack(stack: str, layers: Mapping[str, type[Layer]] = LAYERS) -> list[
     return parsed
 
 
+def is_ordered(stack: str) -> bool:
+    """Say whether a stack puts messages into one order."""
+    return bool({"DYNSEQ", "TOKEN"} & set(expand(stack)))
+
+
 def has_engine(stack: str) -> bool:
     """Say whether a stack keeps a history, so that a host stands on it."""
     return "PRIMARY" in expand(stack)

@@ -112,7 +112,7 @@ class FakeReplica:
 
     def take_run(self, view: ViewId, number: int, position: int) -> Run | None:
         """Everything that waits here, as one run."""
-        self.host.flush()
+        self.host.finish_turn()
         if not self.waiting:
             return None
         payloads, self.waiting = self.waiting, []

@@ -883,7 +883,7 @@ def test_effects_are_applied_elsewhere_with_sessions_and_time() -> None:
     for request, (method, args, kwargs) in enumerate(calls, start=1):
         arguments = BANK.encode_call(method, args, kwargs)
         primary.call(session, request, method, arguments, lowest=request)
-        primary.flush()
+        primary.finish_turn()
         (command,) = group["a"].waiting
         group["a"].waiting = []
         at = primary.position + 1
@@ -921,7 +921,7 @@ def test_what_a_primary_executed_can_be_rolled_back() -> None:
     primary = group["a"].host
     for request in (1, 2):
         primary.call(session, request, "add", COUNTER.encode_call("add", (request,), {}))
-    primary.flush()
+    primary.finish_turn()
     for at, command in enumerate(group["a"].waiting, start=2):
         primary.execute(Run(group.view, at, at, Member("a", 1), at, [command]))
     assert primary.query(Level.DIRTY, "total") == 3

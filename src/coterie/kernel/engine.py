@@ -11,7 +11,8 @@ Upwards an engine calls the host inside its turn:
 - `settle`: everything up to a position, delivered earlier, is now authoritative;
 - `roll_back`: everything delivered above a position is void;
 - `status`: whether this replica may take updates, and why not;
-- `snapshot` and `restore`: the state as it was at the last settled position, in bounded chunks.
+- `snapshot` and `restore`: the state as it was at the last settled position, in bounded chunks;
+- `finish_turn`: the turn ends.
 
 Downwards the host calls `propose`. Nothing on this boundary waits.
 """
@@ -159,6 +160,9 @@ class EngineHost(Protocol):
 
     def restore(self, chunks: Iterable[bytes], position: int) -> None:
         """Take over a whole state; the old one stays until the last chunk is read."""
+
+    def finish_turn(self) -> None:
+        """Propose what gathered during the turn."""
 
 
 class Engine(Protocol):

@@ -123,6 +123,7 @@ class Replica:
         self, context: Context, top: Layer, layers: Sequence[Layer], bottom: Bottom
     ) -> None:
         self.context = context
+        self.top = top
         self.layers = tuple(layers)
         self.bottom = bottom
         for upper, lower in pairwise([top, *layers]):
@@ -146,6 +147,7 @@ class Replica:
             bottom.receive(sender, bottom.decode(raw))
 
     def finish_turn(self) -> None:
-        """Let every layer send what gathered up."""
+        """Let everything from the top down send what gathered up."""
+        self.top.finish_turn()
         for layer in self.layers:
             layer.finish_turn()

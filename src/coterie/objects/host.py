@@ -17,9 +17,9 @@ object. Updates that failed are not run again there; how they ended is known.
 it is a *starting point* and a replay of the entries since, both bounded; classes whose fields
 cannot change in place need neither.
 
-**Nothing waits.** Requests are checked, stamped with this replica's clock and gathered; `flush`,
-once a turn, proposes them together. Answers are gathered while entries are executed and handed to
-the front together.
+**Nothing waits.** Requests are checked, stamped with this replica's clock and gathered; the end of
+the turn (`finish_turn`) proposes them together. Answers are gathered while entries are executed
+and handed to the front together.
 
 **Faults** (an entry that is no command, a state that cannot be encoded) are counted, kept in
 `faults` and survived, because they are the same on every replica. What may not be the same
@@ -68,6 +68,10 @@ if TYPE_CHECKING:
     from coterie.kernel.engine import Status
     from coterie.kernel.layers import Context
     from coterie.objects.definition import Definition
+
+
+TICK = "host tick"
+"""The name of the timer by which time passes for classes that define `on_tick`."""
 
 
 def encode_now(encode: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
@@ -217,6 +221,8 @@ class ObjectHost:
     def status(self, status: Status) -> None:
         """Learn that this replica's standing in the group changed."""
         self.standing = status
+        if self.definition.on_tick is not None and not self._context.timer_is_set(TICK):
+            self._tick_again()
         self.front.status(status)
 
     def snapshot(self) -> Iterator[bytes]:
@@ -364,7 +370,7 @@ class ObjectHost:
             self.faults.extend(machine.faults)
             machine.faults.clear()
 
-    # ---- what a front calls; nothing is proposed before `flush`
+    # ---- what a front calls; nothing is proposed before `finish_turn`
 
     def open_session(self, token: int, asked_at: int = 0) -> None:
         """Open a session; the answer comes for session 0 and *token*."""
@@ -459,16 +465,20 @@ class ObjectHost:
         """Take `watch` back."""
         self._watched.discard((session, request))
 
+    def _tick_again(self) -> None:
+        self.tick()
+        self._context.set_timer(TICK, self.settings.tick_interval, self._tick_again)
+
     def tick(self) -> None:
-        """Let time pass for a class that has something to do then; called every interval."""
+        """Let time pass for a class that has something to do then."""
         now = self._clock()
         if self.definition.on_tick is not None and (
             now - self._spoke_at >= self.settings.tick_interval or now < self._spoke_at
         ):
             self._propose(Tick(now), -1, 0, 0)
 
-    def flush(self) -> None:
-        """Propose what has gathered; the driver calls this once a turn."""
+    def finish_turn(self) -> None:
+        """Propose what has gathered."""
         if not self._outbox:
             return
         payloads, self._outbox = self._outbox, []

@@ -23,7 +23,7 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     error_chars_max: int = 1000
     """An error's message is cut here."""
     waiting_commands_max: int = 100_000
-    """How many commands may wait for `flush`; beyond it a call is refused."""
+    """How many commands may gather in a turn; beyond it a call is refused."""
 
     # Sessions.
     sessions_max: int = 10_000
@@ -40,7 +40,7 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     leap: Duration = seconds(5)
     """A clock that moves by more than this against group time has jumped, and is not followed."""
     tick_interval: Duration = seconds(1)
-    """How often `ObjectHost.tick` is to be called."""
+    """How often time passes for a class that defines `on_tick`."""
 
     # State.
     digest_interval: int = 1000

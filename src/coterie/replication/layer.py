@@ -86,6 +86,9 @@ class EngineTop(EngineLayer):
     def restore(self, chunks: Iterable[bytes], position: int) -> None:
         self.host.restore(chunks, position)
 
+    def finish_turn(self) -> None:
+        self.host.finish_turn()
+
     @property
     def has_waiting_casts(self) -> bool:
         return False

@@ -11,16 +11,12 @@ exception or a cancellation. If a turn fails, the block is cancelled and `TurnFa
 from __future__ import annotations
 
 import asyncio
-from random import Random
 from typing import TYPE_CHECKING, Self
 
+from coterie.assembly import make_context, make_process
 from coterie.kernel.errors import CoterieError
-from coterie.kernel.layers import Context
-from coterie.kernel.process import Process
 from coterie.kernel.settings import DEFAULT_SETTINGS, Settings
 from coterie.kernel.views import Configuration
-from coterie.kernel.views import Member as Life
-from coterie.membership.detector import HeartbeatDetector
 from coterie.runtime.driver import Driver, TurnFailed
 from coterie.runtime.member import Member
 from coterie.runtime.recorder import NoRecorder
@@ -68,13 +64,7 @@ class LiveProcess:
         self._settings = settings
         self._ids = tuple(sorted({id, *peers}))
         self._recorder: Recorder = NoRecorder() if recorder is None else recorder
-        self.process = Process(
-            id=id,
-            incarnation=incarnation,
-            peers=self._ids,
-            detector=HeartbeatDetector(id, incarnation, self._ids, settings),
-            settings=settings,
-        )
+        self.process = make_process(id, incarnation, self._ids, settings)
         self.driver = Driver(self.process, self._recorder, asyncio.get_running_loop())
         self.transport = TcpTransport(
             id=id,
@@ -139,13 +129,10 @@ class LiveProcess:
         if not group or group in self.members:
             raise CoterieError(f"this process cannot join the group {group!r} (again)")
         member = Member(self.driver, watcher)
-        context = Context(
-            group=group,
-            me=Life(self.id, self.incarnation),
-            configuration=Configuration(1, self._ids),
-            settings=self._settings,
-            random=Random(),  # noqa: S311 -- chooses among equals, protects nothing
-            surroundings=self.process,
+        context = make_context(
+            self.process,
+            group,
+            Configuration(1, self._ids),
             recording=not isinstance(self._recorder, NoRecorder),
         )
         replica = build(stack, context, member.application)

@@ -5,18 +5,16 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from coterie.assembly import make_context, make_process
 from coterie.checking.group_communication import check_group_communication, check_views
 from coterie.checking.history import History, Violation
 from coterie.checking.replication import EngineTracker
 from coterie.kernel.clock import Duration, seconds
 from coterie.kernel.engine import Past
 from coterie.kernel.errors import FrameError, Refused
-from coterie.kernel.layers import Context
-from coterie.kernel.process import Process
 from coterie.kernel.records import PrimaryAccepted
 from coterie.kernel.views import Configuration, Member
 from coterie.kernel.wire import decode_frame
-from coterie.membership.detector import HeartbeatDetector
 from coterie.replication.layer import EngineLayer
 from coterie.replication.primary import PrimaryViews
 from coterie.simulation.describe import describe
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from coterie.kernel.layers import Batch
+    from coterie.kernel.process import Process
     from coterie.kernel.records import Record
     from coterie.kernel.replica import Replica
     from coterie.kernel.views import View, ViewId
@@ -112,36 +111,24 @@ class Host:
         self._frames, self._calls = [], []
         settings = simulation.settings
         configuration = self.group.configuration
-        detector = HeartbeatDetector(self.id, self.incarnation, configuration.members, settings)
-        self.process = Process(
-            id=self.id,
-            incarnation=self.incarnation,
-            peers=configuration.members,
-            detector=detector,
-            settings=settings,
-        )
-        context = Context(
-            group=self.group.name,
-            me=Member(self.id, self.incarnation),
-            configuration=configuration,
-            settings=settings,
+        self.process = make_process(self.id, self.incarnation, configuration.members, settings)
+        context = make_context(
+            self.process,
+            self.group.name,
+            configuration,
             random=Random(f"{simulation.seed}/{self.id}/{self.incarnation}"),  # noqa: S311
-            surroundings=self.process,
             past=self._past(),
         )
         self.inbox = Inbox()
         if has_engine(simulation.stack):
             if simulation.has_object:
                 self.ledger = SimulatedObject(self.group, context)
+                self.replica = self.ledger.replica
             else:
                 self.ledger = Ledger(context)
-            self.replica = build_engine(
-                simulation.stack, context, self.ledger.engine_host, simulation.layers
-            )
-            if isinstance(self.ledger, SimulatedObject):
-                engine = self.replica.layers[0]
-                assert isinstance(engine, EngineLayer)
-                self.ledger.engine_host.engine = engine
+                self.replica = build_engine(
+                    simulation.stack, context, self.ledger, simulation.layers
+                )
         else:
             self.replica = build(simulation.stack, context, self.inbox, simulation.layers)
         self.process.host(self.replica)
@@ -267,12 +254,7 @@ class Host:
         found = self.ledger
         if self.is_up and isinstance(found, SimulatedObject):
             host = found.engine_host
-
-            def call() -> None:
-                request(host)
-                host.flush()
-
-            self._call(call)
+            self._call(lambda: request(host))
 
     def propose(self, *payloads: bytes) -> None:
         """Propose commands to the engine at this replica, if it is up."""

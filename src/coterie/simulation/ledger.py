@@ -53,7 +53,6 @@ class Ledger:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.engine_host = self
         self.state = LedgerState()
         self.settled = LedgerState()
         self.standing: Status | None = None
@@ -126,6 +125,9 @@ class Ledger:
         assert state.position == position, "the state is not of the position it was offered for"
         self.state = self.settled = state
         self._unsettled.clear()
+
+    def finish_turn(self) -> None:
+        pass
 
     @property
     def is_primary(self) -> bool:

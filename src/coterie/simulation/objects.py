@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from coterie.assembly import make_object
 from coterie.checking.history import Violation
 from coterie.checking.linearizability import UNSEEN, Linearizable, Operation, check
 from coterie.checking.linearizability.models import Add, Total
 from coterie.checking.linearizability.models import Counter as CounterModel
 from coterie.kernel.clock import milliseconds, seconds
 from coterie.kernel.engine import Role, Standing
-from coterie.objects import Done, HostSettings, Level, ObjectHost, Opened, define, query, update
+from coterie.objects import Done, HostSettings, Level, Opened, define, query, update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from coterie.kernel.engine import Status
     from coterie.kernel.layers import Context
-    from coterie.objects import Answer
+    from coterie.objects import Answer, ObjectHost
     from coterie.simulation.group import Group
 
 ATTEMPT = milliseconds(300)
@@ -66,7 +67,15 @@ class SimulatedObject:
         self._clients = group.clients
         self.standing: Status | None = None
         self._unsettled: list[tuple[int, Answer]] = []
-        self.engine_host = ObjectHost(COUNTER, context, front=_Front(self), settings=SETTINGS)
+        simulation = group.simulation
+        self.replica, self.engine_host = make_object(
+            COUNTER,
+            simulation.stack,
+            context,
+            _Front(self),
+            settings=SETTINGS,
+            layers=simulation.layers,
+        )
 
     @property
     def is_primary(self) -> bool:
