@@ -374,7 +374,7 @@ class Hidden:
 
 
 class Static:
-    @update
+    @update  # type: ignore[arg-type]
     @staticmethod
     def go() -> None: ...
 

@@ -34,6 +34,7 @@ from coterie.objects.errors import (
     StateNotEncodable,
     UnknownMethod,
 )
+from coterie.objects.faces import AsyncQuery, AsyncUpdate, Result
 from coterie.objects.fronts import Front, Level, NoFront
 from coterie.objects.host import ObjectHost
 from coterie.objects.methods import Argument, Kind, Method, query, update
@@ -57,6 +58,8 @@ __all__ = [
     "AlreadyForgotten",
     "Answer",
     "Argument",
+    "AsyncQuery",
+    "AsyncUpdate",
     "BadArguments",
     "BadSnapshot",
     "Call",
@@ -84,6 +87,7 @@ __all__ = [
     "Read",
     "ReplicaBroken",
     "ReplicatedObject",
+    "Result",
     "ResultTooLarge",
     "SessionEvicted",
     "StateNotEncodable",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import inspect
 import typing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -21,7 +21,10 @@ from coterie.objects.errors import BadArguments
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-F = TypeVar("F", bound="Callable[..., object]")
+    from coterie.objects.faces import QueryMark, UpdateMark
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MARK = "__coterie_kind__"
 """The attribute by which a marked method is known."""
@@ -36,16 +39,22 @@ class Kind(enum.Enum):
     QUERY = "query"
 
 
-def update(function: F) -> F:
-    """Mark a method that may change the object: it runs on every replica, in the one order."""
+def update(function: Callable[Concatenate[Any, P], R]) -> UpdateMark[P, R]:
+    """Mark a method that may change the object: it runs on every replica, in the one order.
+
+    It stays a plain function; the type says how callers see it (`coterie.objects.faces`).
+    """
     setattr(function, MARK, Kind.UPDATE)
-    return function
+    return typing.cast("UpdateMark[P, R]", function)
 
 
-def query(function: F) -> F:
-    """Mark a method that changes nothing: it runs on one replica, at the level asked for."""
+def query(function: Callable[Concatenate[Any, P], R]) -> QueryMark[P, R]:
+    """Mark a method that changes nothing: it runs on one replica, at the level asked for.
+
+    It stays a plain function; the type says how callers see it (`coterie.objects.faces`).
+    """
     setattr(function, MARK, Kind.QUERY)
-    return function
+    return typing.cast("QueryMark[P, R]", function)
 
 
 class Argument(msgspec.Struct, frozen=True):
