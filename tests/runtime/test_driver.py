@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import threading
 import warnings
 from typing import TYPE_CHECKING
 
 import pytest
 
+from coterie.journal.writer import StorageFailed
 from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.errors import BacklogFull, PayloadTooLarge
 from coterie.kernel.layers import Batch
@@ -22,6 +24,7 @@ from coterie.runtime.address import Address
 from coterie.runtime.driver import Driver, TurnFailed, clock
 from coterie.runtime.loop import run
 from coterie.runtime.member import HasLeft, Member
+from coterie.runtime.port import Syncing
 from coterie.runtime.process import LiveProcess, SettingsError
 from coterie.runtime.recorder import MemoryRecorder
 from coterie.runtime.transport import ListenError
@@ -56,8 +59,41 @@ class Logbook:
     def record(self, records: Sequence[Record]) -> None:
         self.entries.append(f"{len(records)} records")
 
+    def syncing(self, now: int) -> Syncing:
+        del now
+        return Syncing.NOT_NOW
+
+    def sync(self) -> None:
+        self.entries.append("sync")
+
     def close(self) -> None:
         self.entries.append("close")
+
+
+class SlowDisk(Logbook):
+    """A recorder that syncs, in the way told, when it is allowed to."""
+
+    def __init__(self, way: Syncing) -> None:
+        super().__init__()
+        self.way = way
+        self.is_dirty = False
+        self.may_sync = threading.Event()
+        self.failure: StorageFailed | None = None
+
+    def record(self, records: Sequence[Record]) -> None:
+        super().record(records)
+        self.is_dirty = True
+
+    def syncing(self, now: int) -> Syncing:
+        del now
+        return self.way if self.is_dirty else Syncing.NOT_NOW
+
+    def sync(self) -> None:
+        assert self.may_sync.wait(10)
+        if self.failure is not None:
+            raise self.failure
+        self.is_dirty = False
+        super().sync()
 
 
 class ScriptedProcess(Process):
@@ -120,6 +156,62 @@ def test_records_come_before_frames_and_frames_before_the_news() -> None:
             "flush",
             "news",
         ]
+
+    run(story())
+
+
+def test_frames_wait_for_the_sync_and_so_does_the_next_turn() -> None:
+    async def story() -> None:
+        process, disk = ScriptedProcess(), SlowDisk(Syncing.BEFORE_FRAMES)
+        record: Record = object()  # type: ignore[assignment]
+        process.effects.append(Effects([record], [("b", b"promise")]))
+        driver = driven(process, disk)
+        await a_few_rounds()
+        driver.frame_arrived(Frame("b", 1, None, []))
+        await a_few_rounds()
+        assert disk.entries == ["1 records"]
+        assert process.turns == [(0, 0, 0)]
+        disk.may_sync.set()
+        while len(process.turns) == 1:  # noqa: ASYNC110 -- the thread is waited for
+            await asyncio.sleep(0)
+        assert disk.entries == ["1 records", "sync", "frame to b", "flush"]
+        assert process.turns == [(0, 0, 0), (1, 0, 0)]
+
+    run(story())
+
+
+def test_turns_go_on_beside_a_sync() -> None:
+    async def story() -> None:
+        process, disk = ScriptedProcess(), SlowDisk(Syncing.BESIDE_TURNS)
+        record: Record = object()  # type: ignore[assignment]
+        process.effects.append(Effects([record], [("b", b"one")]))
+        driver = driven(process, disk)
+        await a_few_rounds()
+        driver.frame_arrived(Frame("b", 1, None, []))
+        await a_few_rounds()
+        assert disk.entries == ["1 records", "frame to b", "flush"]
+        assert process.turns == [(0, 0, 0), (1, 0, 0)]
+        disk.may_sync.set()
+        await driver.wait_synced()
+        assert disk.entries[-1] == "sync"
+
+    run(story())
+
+
+@pytest.mark.parametrize("way", [Syncing.BEFORE_FRAMES, Syncing.BESIDE_TURNS])
+def test_a_sync_that_fails_stops_the_driver(way: Syncing) -> None:
+    async def story() -> None:
+        process, disk = ScriptedProcess(), SlowDisk(way)
+        disk.failure = StorageFailed("the disk is gone")
+        record: Record = object()  # type: ignore[assignment]
+        process.effects.append(Effects([record], []))
+        driver = driven(process, disk)
+        disk.may_sync.set()
+        with pytest.raises(StorageFailed, match="the disk is gone"):
+            await driver.wait_failed()
+        driver.frame_arrived(Frame("b", 1, None, []))
+        await a_few_rounds()
+        assert len(process.turns) <= 2
 
     run(story())
 

@@ -7,21 +7,25 @@ under load turns grow.
 
 The effects are carried out in this order, and this is the one place that knows it: the records
 are written, the frames leave (one write for each peer), and then those who asked are told what
-happened. An exception in a turn is a bug of ours: the driver stops for good, because a replica
+happened. Where records must survive the loss of the machine they are synced in between, in a
+thread; what arrives meanwhile waits for the next turn, so under load one sync serves many. An
+exception in a turn is a bug of ours: the driver stops for good, because a replica
 in an unknown state must not say another word, and `wait_failed` raises `TurnFailed`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING
 
+from coterie.journal.writer import StorageFailed
 from coterie.kernel.errors import CoterieError
 from coterie.runtime.events import log
+from coterie.runtime.port import Syncing
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from coterie.kernel.process import Process
@@ -34,9 +38,16 @@ class TurnFailed(CoterieError):
     """A turn ended in an exception, so this process has stopped; the cause tells where."""
 
 
+_SINCE = time.time_ns() - time.monotonic_ns()
+
+
 def clock() -> int:
-    """Give the time on the clock of all turns of this machine: microseconds, never set back."""
-    return time.monotonic_ns() // 1000
+    """Give the time on the clock of all turns: microseconds, never set back.
+
+    It shows what the wall clock showed when the process began plus what has passed since, so that
+    the records of several machines can be laid side by side.
+    """
+    return (time.monotonic_ns() + _SINCE) // 1000
 
 
 class Driver:
@@ -58,6 +69,9 @@ class Driver:
         self._refused: list[ReplicaId] = []
         self._is_scheduled = False
         self._is_stopped = False
+        self._syncing: asyncio.Future[None] | None = None
+        # The frames of a turn whose records are not synced yet; no turn begins meanwhile.
+        self._held: list[tuple[ReplicaId, bytes]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
 
@@ -72,6 +86,11 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    async def wait_synced(self) -> None:
+        """Wait until no sync is under way."""
+        if self._syncing is not None:
+            await asyncio.wait([self._syncing])
 
     async def wait_failed(self) -> None:
         """Wait, perhaps for ever, and raise `TurnFailed` when a turn has failed."""
@@ -94,7 +113,7 @@ class Driver:
         self._schedule()
 
     def _schedule(self) -> None:
-        if not self._is_scheduled and not self._is_stopped:
+        if not self._is_scheduled and not self._is_stopped and self._held is None:
             self._is_scheduled = True
             self._loop.call_soon(self._turn)
 
@@ -116,13 +135,44 @@ class Driver:
         process = self.process
         self.turns += 1
         effects = process.turn(clock(), frames, calls, refused)
+        recorder = self._recorder
         if effects.records:
-            self._recorder.record(effects.records)
-        if effects.frames:
-            self._send(effects.frames)
+            recorder.record(effects.records)
+        syncing = recorder.syncing(clock())
+        if syncing is not Syncing.NOT_NOW and self._syncing is None:
+            self._sync()
+        if syncing is Syncing.BEFORE_FRAMES:
+            self._held = effects.frames
+        else:
+            self._finish_turn(effects.frames)
+
+    def _finish_turn(self, frames: list[tuple[ReplicaId, bytes]]) -> None:
+        if frames:
+            self._send(frames)
         for tell in self.turn_ended:
             tell()
         self._set_timer()
+
+    def _sync(self) -> None:
+        self._syncing = self._loop.run_in_executor(None, self._recorder.sync)
+        self._syncing.add_done_callback(self._synced)
+
+    def _synced(self, done: asyncio.Future[None]) -> None:
+        self._syncing = None
+        try:
+            done.result()
+            held = self._held
+            if held is None or self._is_stopped:
+                return
+            if self._recorder.syncing(clock()) is Syncing.BEFORE_FRAMES:
+                self._sync()  # that one had begun before the turn was recorded
+                return
+            self._held = None
+            self._finish_turn(held)
+        except Exception as error:  # noqa: BLE001 -- as in a turn
+            self.fail(error)
+        if self._frames or self._calls or self._refused:
+            self._schedule()
 
     def _send(self, frames: list[tuple[ReplicaId, bytes]]) -> None:
         transport = self._transport
@@ -151,8 +201,12 @@ class Driver:
             turn=self.turns,
             error=repr(error),
         )
-        failure = TurnFailed(f"process {process.id!r} stopped in turn {self.turns}: {error!r}")
-        failure.__cause__ = error
+        failure: CoterieError
+        if isinstance(error, StorageFailed):
+            failure = error  # no bug: it says what to do
+        else:
+            failure = TurnFailed(f"process {process.id!r} stopped in turn {self.turns}: {error!r}")
+            failure.__cause__ = error
         if not self._failed.done():
             self._failed.set_exception(failure)
 

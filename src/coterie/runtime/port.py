@@ -6,6 +6,7 @@ port in the tests, where one conformance suite runs over both.
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -49,11 +50,25 @@ class Receiver(Protocol):
         """Learn that the machine of a peer answers, but the process is not there any more."""
 
 
+class Syncing(enum.Enum):
+    """What has to happen before what was recorded survives the loss of the machine."""
+
+    NOT_NOW = "nothing, at present"
+    BEFORE_FRAMES = "a sync, and until it is done no frame of the turn leaves"
+    BESIDE_TURNS = "a sync, while turns go on"
+
+
 class Recorder(Protocol):
     """Keeps the records of a process."""
 
     def record(self, records: Sequence[Record]) -> None:
         """Write records down; no frame of their turn leaves before this returns."""
+
+    def syncing(self, now: int) -> Syncing:
+        """Say what the driver, whose clock shows *now*, must do about what was recorded."""
+
+    def sync(self) -> None:
+        """Do it; called in a thread of its own, one call at a time."""
 
     def close(self) -> None:
         """Write nothing more."""

@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING, Self
 
 from coterie.assembly import make_context, make_process
+from coterie.journal.writer import StorageFailed
 from coterie.kernel.errors import CoterieError
 from coterie.kernel.settings import DEFAULT_SETTINGS, Settings
 from coterie.kernel.views import Configuration
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
+    from coterie.kernel.replica import Replica
     from coterie.kernel.views import ReplicaId
     from coterie.runtime.address import Address
     from coterie.runtime.member import Watcher
@@ -107,6 +109,7 @@ class LiveProcess:
         try:
             await self.transport.close()
         finally:
+            await self.driver.wait_synced()
             self._recorder.close()
             await self._end_tasks(error)
 
@@ -116,7 +119,7 @@ class LiveProcess:
         try:
             await self._tasks.__aexit__(type(error) if error else None, error, None)
         except BaseExceptionGroup as group:
-            failed = group.subgroup(TurnFailed)
+            failed = group.subgroup((TurnFailed, StorageFailed))
             if failed is None and group.exceptions != (error,):
                 raise
         if failed is not None:
@@ -138,9 +141,13 @@ class LiveProcess:
         replica = build(stack, context, member.application)
         member.attach(replica)
         self.members[group] = member
+        self.host(replica)
+        return member
+
+    def host(self, replica: Replica) -> None:
+        """Host a replica that was built for this process, from the next turn on."""
         self.process.host(replica)
         self.driver.call(_nothing)
-        return member
 
     def counters(self) -> dict[str, int]:
         """Give all counters of the process, its transport and its groups, by name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.journal.recording import RecordingWriter, recording_path
+from coterie.runtime.port import Syncing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +21,17 @@ class NoRecorder:
     def record(self, records: Sequence[Record]) -> None:
         pass
 
+    def syncing(self, now: int) -> Syncing:  # noqa: ARG002 -- never
+        return Syncing.NOT_NOW
+
+    def sync(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
 
-class MemoryRecorder:
+class MemoryRecorder(NoRecorder):
     """Keeps all records in a list: for tests, and for short lives, as it has no limit."""
 
     def __init__(self) -> None:
@@ -33,17 +40,18 @@ class MemoryRecorder:
     def record(self, records: Sequence[Record]) -> None:
         self.records.extend(records)
 
-    def close(self) -> None:
-        pass
 
-
-class FileRecorder:
+class FileRecorder(NoRecorder):
     """Writes a recording (`coterie.journal.recording`) that outlives the process."""
 
     def __init__(self, folder: Path, id: ReplicaId, incarnation: int) -> None:
         self._writer = RecordingWriter(recording_path(folder, id, incarnation))
-        self.record = self._writer.append
-        self.close = self._writer.close
+
+    def record(self, records: Sequence[Record]) -> None:
+        self._writer.append(records)
+
+    def close(self) -> None:
+        self._writer.close()
 
     @property
     def path(self) -> Path:
