@@ -2,12 +2,13 @@
 
 `docs/journal-format.md` specifies the format. In short, a driver does this:
 
-    recovery = recover(disk, group, replica)
-    writer = begin_life(disk, recovery)          # and hands recovery.past() to the engine
+    keeper = JournalKeeper(disk, group, replica)     # and hands keeper.past() to the engine
     ...
-    writer.append(effects.records)               # every turn, before its frames leave
-    if writer.needs_sync(now):
-        writer.sync()
+    keeper.write(effects.records)                    # every turn, before its frames leave
+    if keeper.needs_sync(now):
+        keeper.sync()
+
+`JournalKeeper` puts the parts together: `recover`, `begin_life`, the writer, snapshots, retention.
 
 Recordings (`coterie.journal.recording`) are simpler: the history of one process in one file.
 """
@@ -22,6 +23,7 @@ from coterie.journal.format import (
     Sync,
     VersionUnknown,
 )
+from coterie.journal.keeper import JournalKeeper, KeeperSettings
 from coterie.journal.life import begin_life, mark_recovered
 from coterie.journal.reader import JournalReader, Offset
 from coterie.journal.recovery import Recovery, recover
@@ -39,9 +41,11 @@ __all__ = [
     "Finding",
     "JournalDamaged",
     "JournalError",
+    "JournalKeeper",
     "JournalReader",
     "JournalSettings",
     "JournalWriter",
+    "KeeperSettings",
     "Kind",
     "Mark",
     "Offset",

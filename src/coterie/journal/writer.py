@@ -123,6 +123,8 @@ class JournalWriter:
         self._life_folder = life_folder(folder, start.incarnation)
         self._stable = stable
         self._boot_id = disk.boot_id
+        self.bytes_written = 0
+        """How many bytes the turns of this life take so far."""
         self._sequence = 0
         self._synced = 0
         self._synced_at: int | None = None
@@ -173,7 +175,7 @@ class JournalWriter:
         encode_body(records, buffer)
         size = len(buffer)
         if size > BLOCK_BYTES_MAX:
-            self._fail(OSError(errno.EFBIG, f"it takes {size} bytes"), "a turn is too large")
+            self.fail(OSError(errno.EFBIG, f"it takes {size} bytes"), "a turn is too large")
         if self._has_blocks and self._offset + size > self.settings.segment_bytes:
             self._rotate()
         head = seal_block(
@@ -187,8 +189,9 @@ class JournalWriter:
             self._file.write(buffer)
         except OSError as error:
             self._take_back()
-            self._fail(error, "a turn could not be written")
+            self.fail(error, "a turn could not be written")
         self._offset += size
+        self.bytes_written += size
         self._has_blocks = True
         self._chain.add(head)
         self.memory.place = (self.incarnation, self._sequence + 1)
@@ -225,7 +228,7 @@ class JournalWriter:
             try:
                 self._file.sync()
             except OSError as error:
-                self._fail(error, "what was written could not be synced")
+                self.fail(error, "what was written could not be synced")
             self._synced = sequence
 
     def close(self) -> None:
@@ -273,7 +276,7 @@ class JournalWriter:
                     self._synced = self._sequence
                 self._file.close()
             except OSError as error:
-                self._fail(error, "a segment could not be ended")
+                self.fail(error, "a segment could not be ended")
             self._begin_segment(follows, self.memory.facts())
             if self.settings.sync is not Sync.NONE:
                 self._sync_segment()
@@ -303,7 +306,7 @@ class JournalWriter:
                 self._file = spare
             self._file.write(data)
         except OSError as error:
-            self._fail(error, "a segment could not be begun")
+            self.fail(error, "a segment could not be begun")
         self._seed = seed
         self._offset = len(data)
         self._has_blocks = False
@@ -315,7 +318,7 @@ class JournalWriter:
             self._file.sync()
             self.disk.sync_folder(self._life_folder)
         except OSError as error:
-            self._fail(error, "a segment could not be synced")
+            self.fail(error, "a segment could not be synced")
 
     # ---- inside
 
@@ -323,7 +326,7 @@ class JournalWriter:
         try:
             self._stable.set_been_primary()
         except OSError as error:
-            self._fail(error, "the recovery bit could not be set")
+            self.fail(error, "the recovery bit could not be set")
 
     def _take_back(self) -> None:
         """Cut off what a failed write left; readers would ignore it anyway."""
@@ -338,7 +341,8 @@ class JournalWriter:
                 path = f"{self._life_folder}/{SPARE_NAME}"
                 self.disk.remove(path)
 
-    def _fail(self, error: OSError, what: str) -> Never:
+    def fail(self, error: OSError, what: str) -> Never:
+        """End this life's journal: something that it rests on could not be stored."""
         kind = StorageFull if error.errno in _FULL else StorageFailed
         self.failure = kind(
             f"replica {self.replica} of group {self.group} must stop serving: {what}: "

@@ -20,14 +20,15 @@ Downwards the host calls `propose`. Nothing on this boundary waits.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from coterie.kernel.views import NO_VIEW, Member, ViewId, Viewstamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class Standing(enum.IntEnum):
@@ -111,6 +112,18 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[tuple[Member, int], ...] = ()
     runs: tuple[Run, ...] = ()
     """The entries above the state."""
+
+
+class Checkpoint(NamedTuple):
+    """The authoritative part of a history as a state, for a snapshot on disk."""
+
+    position: int
+    """The state is that after the entry at this position, which is settled."""
+    version: Version
+    """Of the whole history, with what is not settled."""
+    origins: tuple[tuple[Member, int], ...]
+    """For every origin, the number of its last entry up to `position`."""
+    chunks: Iterator[bytes]
 
 
 class Role(enum.Enum):

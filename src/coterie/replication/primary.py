@@ -35,7 +35,7 @@ from zlib import crc32
 
 import msgspec
 
-from coterie.kernel.engine import Role, Run, Standing, Status, Version
+from coterie.kernel.engine import Checkpoint, Role, Run, Standing, Status, Version
 from coterie.kernel.errors import DECODE_ERRORS, BacklogFull, BadMessage
 from coterie.kernel.layers import Service
 from coterie.kernel.records import (
@@ -174,6 +174,12 @@ class PrimaryViews(EngineLayer):
 
     def _snapshot(self) -> Iterator[bytes]:
         return self.above.snapshot()
+
+    def checkpoint(self) -> Checkpoint:
+        """Give the authoritative part of the history, as it is now."""
+        log = self.log
+        origins = tuple(sorted(log.origins(log.settled).items()))
+        return Checkpoint(log.settled, log.version, origins, self.above.snapshot())
 
     # ---- what the host asks for
 
