@@ -700,6 +700,29 @@ def test_a_state_that_is_too_large_is_digested_on_demand_only() -> None:
     assert group.digests_agree()
 
 
+@BOTH
+def test_dumps_are_of_the_authoritative_state_at_the_same_positions(optimistic: bool) -> None:  # noqa: FBT001
+    settings = HostSettings(digest_interval=5, dump_interval=7)
+    group = FakeGroup(COUNTER, optimistic=optimistic, settings=settings)
+    dumps: dict[str, dict[int, bytes]] = {"a": {}, "c": {}}
+    for id, kept in dumps.items():
+        group[id].host.dump = lambda at, chunks, kept=kept: kept.update({at: b"".join(chunks)})
+    session = group.open()
+    for request in range(1, 30):
+        group.ask("abc"[request % 3], session, request, "add", 1)
+        if request % 4 == 0:
+            group.turn()
+    group.turn()
+    group["a"].host.snapshot()
+    group["c"].host.snapshot()
+    assert list(dumps["a"]) == [7, 14, 21, 28]
+    assert dumps["a"] == dumps["c"]
+    assert list(group["a"].digests) == [5, 10, 15, 20, 25, 30]
+    newcomer = FakeGroup(COUNTER, settings=settings)["b"]
+    newcomer.host.restore([dumps["a"][21]], 21)
+    assert newcomer.host.query(Level.WEAK, "total") == 20
+
+
 class Nested:
     """Its weight is not seen from outside."""
 

@@ -113,6 +113,8 @@ class ObjectHost:
         self.settings = settings
         self.front: Front = NoFront() if front is None else front
         self.engine: Proposer | None = None
+        self.dump: Callable[[int, Iterator[bytes]], None] | None = None
+        """Takes the authoritative state every `dump_interval` positions, in chunks."""
         self.is_ordered = is_ordered
         self.standing: Status | None = None
         self.faults: deque[str] = deque(maxlen=100)
@@ -227,8 +229,9 @@ class ObjectHost:
 
     def snapshot(self) -> Iterator[bytes]:
         """Give the state at the last settled position, in chunks of bounded size."""
-        machine = self._follow()
+        return self._encoded(self._follow())
 
+    def _encoded(self, machine: Machine) -> Iterator[bytes]:
         def encode() -> Iterator[bytes]:
             return snapshots.write(machine.parts(), self.settings.chunk_bytes)
 
@@ -349,20 +352,30 @@ class ObjectHost:
         place: Place | None,
         known_failures: dict[int, Failed] | None = None,
     ) -> None:
-        """Execute, stopping where a digest is due: at the same positions on all replicas."""
-        while machine.next_digest and runs and runs[-1].last_position >= machine.next_digest:
-            due = machine.next_digest
+        """Execute, stopping where a digest or a dump is due: everywhere at the same positions."""
+        while runs and 0 < (due := self._next_stop(machine)) <= runs[-1].last_position:
             machine.execute(
                 [run.up_to(due) for run in runs if run.position <= due], place, known_failures
             )
             runs = [run.after(due) for run in runs if run.last_position > due]
-            digest = machine.digest_if_due()
-            if digest is None:
-                self._context.count("host.digests_skipped")
-            else:
-                self._report_digest(machine.position, digest)
+            if due == machine.next_digest:
+                digest = machine.digest_if_due()
+                if digest is None:
+                    self._context.count("host.digests_skipped")
+                else:
+                    self._report_digest(machine.position, digest)
+            if self.dump is not None and due % self.settings.dump_interval == 0:
+                self.dump(due, self._encoded(machine))
         if runs:
             machine.execute(runs, place, known_failures)
+
+    def _next_stop(self, machine: Machine) -> int:
+        """Give the next position at which the state is to be looked at; 0 if never."""
+        interval = self.settings.dump_interval
+        if self.dump is None or not interval:
+            return machine.next_digest
+        dump = (machine.position // interval + 1) * interval
+        return min(dump, machine.next_digest or dump)
 
     def _after(self, machine: Machine) -> None:
         if machine.faults:

@@ -50,6 +50,8 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     """See `digest_interval`."""
     digest_bytes_max: int = 8 << 20
     """A larger state is digested on demand only: encoding it would hold up the replica."""
+    dump_interval: int = 0
+    """Every so many positions the state is given to whoever keeps dumps; 0 is never."""
     chunk_bytes: int = 256 << 10
     """The largest chunk of a snapshot."""
     follow_entries: int = 256
