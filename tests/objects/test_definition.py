@@ -11,7 +11,7 @@ import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import IO, Annotated, Any, ClassVar, Literal
+from typing import IO, Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 import pytest
@@ -576,3 +576,68 @@ def test_a_field_that_holds_something_else_is_found() -> None:
     vars(made)["accounts"][1] = object()
     with pytest.raises(StateNotEncodable, match=r"holds .*, which cannot be encoded"):
         bank.canonical_state(made)
+
+
+# ---- generic classes
+
+V = TypeVar("V")
+W = TypeVar("W")
+Named = TypeVar("Named", bound=str)
+
+
+class Crate(msgspec.Struct, Generic[V], frozen=True):
+    value: V
+
+
+class Shelf(Generic[V, Named]):
+    crates: dict[str, Crate[V]] = {}  # noqa: RUF012
+    last: Named | None = None
+
+    @update
+    def put(self, key: str, value: V) -> list[V]:
+        self.crates[key] = Crate(value)
+        return [crate.value for crate in self.crates.values()]
+
+    @query
+    def named(self) -> Named | None:
+        return self.last
+
+
+class Pairs(Shelf[tuple[V, V], str], Generic[V]):
+    """The same variable means something else here than in its base."""
+
+    first: V | None = None
+
+
+class PairsOfInts(Pairs[int]): ...
+
+
+class OpenShelf(Shelf): ...  # type: ignore[type-arg]
+
+
+def test_whoever_inherits_from_a_generic_class_says_what_it_holds() -> None:
+    definition = define(PairsOfInts)
+    assert {field.name: field.type for field in definition.fields} == {
+        "crates": dict[str, Crate[tuple[int, int]]],
+        "last": str | None,
+        "first": int | None,
+    }
+    assert definition.copies_cheaply
+    put = definition.method("put")
+    assert put.result == list[tuple[int, int]]
+    put.encode(("a", (1, 2)), {})
+    with pytest.raises(BadArguments, match=r"argument 'value' must be tuple\[int, int\]"):
+        put.encode(("a", ("x", 2)), {})
+    made = definition.make()
+    assert isinstance(made, PairsOfInts)
+    made.put("a", (1, 2))
+    copy = definition.assemble(definition.pieces(made, 1 << 16))
+    assert vars(copy) == vars(made)
+
+
+def test_what_nobody_says_may_be_anything() -> None:
+    for cls in (OpenShelf, Shelf):
+        definition = define(cls)
+        definition.method("put").encode(("a", {"any": ["thing"]}), {})
+        assert definition.method("named").result == str | None
+        assert not definition.copies_cheaply

@@ -16,7 +16,7 @@ import dataclasses
 import types
 import typing
 from collections import deque
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -164,10 +164,12 @@ def _is_immutable(info: inspect.Type, seen: set[int]) -> bool:
     if isinstance(info, _SCALARS) or id(info) in seen:
         return True
     seen.add(id(info))
-    if isinstance(info, inspect.StructType):
-        frozen = info.cls.__struct_config__.frozen
-    elif isinstance(info, inspect.DataclassType):
-        frozen = bool(getattr(info.cls, "__dataclass_params__").frozen)  # noqa: B009 -- typeshed has it not
+    if isinstance(info, inspect.StructType | inspect.DataclassType):
+        cls: Any = typing.get_origin(info.cls) or info.cls
+        if isinstance(info, inspect.StructType):
+            frozen = cls.__struct_config__.frozen
+        else:
+            frozen = bool(cls.__dataclass_params__.frozen)
     else:
         frozen = isinstance(
             info,

@@ -22,8 +22,10 @@ class is not needed (`ReplicatedObject` only names the declarations there are).
 *query* may not, and runs on one. All arguments and the result are annotated.
 
 **State.** The fields are the annotated names of the class and what the new object has in its
-`__dict__`. A default in the class body is copied for each object. A class that keeps something
-its fields cannot express writes `snapshot(self) -> T` and `restore(self, state: T) -> None`.
+`__dict__`. A default in the class body is copied for each object. A generic class is defined by
+whoever inherits from it and says what its type variables are (`coterie.objects.generics`). A class
+that keeps something its fields cannot express writes `snapshot(self) -> T` and
+`restore(self, state: T) -> None`.
 
 **Refused** when the class is defined, with the reason: what cannot be encoded, a missing
 annotation, a call that can be recognised to answer differently on every machine, a query that
@@ -42,6 +44,7 @@ import msgspec
 from coterie.objects import bytecode, encodable
 from coterie.objects.definition import Definition, Field
 from coterie.objects.errors import NotReplicable, StateNotEncodable
+from coterie.objects.generics import bindings, fill
 from coterie.objects.methods import MARK, NO_DEFAULT, Argument, Kind, Method, clip, fresh_copy
 
 if TYPE_CHECKING:
@@ -135,6 +138,9 @@ def _method(where: str, cls: type, kind: Kind, function: types.FunctionType) -> 
             f"{where}: its annotations cannot be read ({error}): import what they name, not only"
             " for the type checker"
         ) from error
+    owner = next(base for base in cls.__mro__ if name in vars(base))
+    variables = bindings(cls)[owner]
+    hints = {each: fill(type_, variables) for each, type_ in hints.items()}
     arguments: list[Argument] = []
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
@@ -201,8 +207,12 @@ def _fields(cls: type, made: object) -> tuple[list[Field], dict[str, bytes]]:
             f"{cls.__qualname__}: its annotations cannot be read ({error}): import what they name,"
             " not only for the type checker"
         ) from error
+    bound = bindings(cls)
+    owners = {
+        name: base for base in reversed(cls.__mro__) for name in inspect.get_annotations(base)
+    }
     annotated = {
-        name: type_
+        name: fill(type_, bound[owners[name]])
         for name, type_ in hints.items()
         if typing.get_origin(type_) is not ClassVar and type_ is not ClassVar
     }
