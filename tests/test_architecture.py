@@ -31,6 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     "simulation": LAYERS | {"assembly", "stacks", "checking", "objects"},
     "runtime": FOUNDATION | {"assembly", "membership", "stacks"},
     "locally": LAYERS | {"assembly", "stacks", "objects", "runtime"},
+    "client": FOUNDATION | {"objects", "runtime"},
+    "service": LAYERS | {"assembly", "stacks", "objects", "runtime", "client"},
     "pipeline": {"journal", "checking"},
 }
 ALLOWED["bench"] = ALLOWED.keys() - {"pipeline"}

@@ -192,7 +192,7 @@ def test_turns_go_on_beside_a_sync() -> None:
         assert disk.entries == ["1 records", "frame to b", "flush"]
         assert process.turns == [(0, 0, 0), (1, 0, 0)]
         disk.may_sync.set()
-        await driver.wait_synced()
+        await driver.wait_idle()
         assert disk.entries[-1] == "sync"
 
     run(story())

@@ -104,6 +104,7 @@ class Vsync(Layer):
         )
         if context.past is not None:
             self.highest = context.past.highest_view
+            context.past = None  # with its snapshot it may be large
         alone = ViewId(self.highest + 1, self.me.id, self.me.incarnation)
         self.report_proposal(alone, (self.me,))
         self._enter(View(alone, (self.me,), (NO_VIEW,), (b"",), self.configuration))

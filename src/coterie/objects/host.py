@@ -121,6 +121,7 @@ class ObjectHost:
         """The last faults, for status pages and logs."""
         self._context = context
         self._clock = clock or (lambda: context.now)
+        self._time_of_turn = -1
         self._records_replies = records_replies
         self._take_snapshot = take_snapshot
         self._machine = Machine(
@@ -390,11 +391,11 @@ class ObjectHost:
         if not self.is_ordered and len(self._machine.sessions) >= self.settings.sessions_max:
             self._refuse(0, token, "all sessions are taken (sessions_max)", asked_at)
             return
-        self._propose(OpenSession(token, asked_at, self._clock()), 0, token, asked_at)
+        self._propose(OpenSession(token, asked_at, self._time()), 0, token, asked_at)
 
     def close_session(self, session: int) -> None:
         """Close a session, whoever opened it; the answer comes for *session* and 0."""
-        self._propose(CloseSession(session, self._clock()), session, 0, 0)
+        self._propose(CloseSession(session, self._time()), session, 0, 0)
 
     def call(  # noqa: PLR0913, PLR0917 -- a request has these parts
         self,
@@ -419,7 +420,7 @@ class ObjectHost:
             self._refuse(session, request, "the session keeps too many results", asked_at)
             return
         raw = arguments if isinstance(arguments, msgspec.Raw) else msgspec.Raw(arguments)
-        call = Call(session, request, method, raw, asked_at, lowest, self._clock())
+        call = Call(session, request, method, raw, asked_at, lowest, self._time())
         self._propose(call, session, request, asked_at)
 
     def read(
@@ -436,7 +437,7 @@ class ObjectHost:
         """
         self.definition.method(method, Kind.QUERY).check(arguments)
         raw = arguments if isinstance(arguments, msgspec.Raw) else msgspec.Raw(arguments)
-        query = Read(token, method, raw, asked_at, self._clock())
+        query = Read(token, method, raw, asked_at, self._time())
         if level is Level.CONSISTENT:
             if not self.is_ordered:
                 raise UnknownMethod("consistent reads need a stack with total order")
@@ -484,14 +485,21 @@ class ObjectHost:
 
     def tick(self) -> None:
         """Let time pass for a class that has something to do then."""
-        now = self._clock()
+        now = self._time()
         if self.definition.on_tick is not None and (
             now - self._spoke_at >= self.settings.tick_interval or now < self._spoke_at
         ):
             self._propose(Tick(now), -1, 0, 0)
 
+    def _time(self) -> int:
+        """Give the wall clock, once a turn: commands of one turn share one reading."""
+        if self._time_of_turn < 0:
+            self._time_of_turn = self._clock()
+        return self._time_of_turn
+
     def finish_turn(self) -> None:
         """Propose what has gathered."""
+        self._time_of_turn = -1
         if not self._outbox:
             return
         payloads, self._outbox = self._outbox, []
@@ -583,7 +591,7 @@ class ObjectHost:
         """Say what time it is here, if another clock needs a witness and ours is one."""
         time = self._machine.time
         if time.wants_witnesses:
-            now = self._clock()
+            now = self._time()
             is_news = now - self._spoke_at >= self.settings.tick_interval or now < self._spoke_at
             if is_news and time.would_lead(self._context.me.id, now):
                 self._propose(Tick(now), -1, 0, 0)

@@ -70,6 +70,7 @@ class Driver:
         self._is_scheduled = False
         self._is_stopped = False
         self._syncing: asyncio.Future[None] | None = None
+        self._beside: set[asyncio.Future[None]] = set()
         # The frames of a turn whose records are not synced yet; no turn begins meanwhile.
         self._held: list[tuple[ReplicaId, bytes]] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -87,10 +88,10 @@ class Driver:
             self._timer.cancel()
             self._timer = None
 
-    async def wait_synced(self) -> None:
-        """Wait until no sync is under way."""
-        if self._syncing is not None:
-            await asyncio.wait([self._syncing])
+    async def wait_idle(self) -> None:
+        """Wait until nothing runs in a thread any more."""
+        if self._beside:
+            await asyncio.wait(self._beside)
 
     async def wait_failed(self) -> None:
         """Wait, perhaps for ever, and raise `TurnFailed` when a turn has failed."""
@@ -111,6 +112,21 @@ class Driver:
         """Have *call* made inside the next turn."""
         self._calls.append(call)
         self._schedule()
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Have work done in a thread while turns go on; if it fails, so does the driver."""
+        self._in_thread(work).add_done_callback(self._done_beside)
+
+    def _done_beside(self, done: asyncio.Future[None]) -> None:
+        error = done.exception()
+        if isinstance(error, Exception) and not self._is_stopped:
+            self.fail(error)
+
+    def _in_thread(self, work: Callable[[], None]) -> asyncio.Future[None]:
+        future = self._loop.run_in_executor(None, work)
+        self._beside.add(future)
+        future.add_done_callback(self._beside.discard)
+        return future
 
     def _schedule(self) -> None:
         if not self._is_scheduled and not self._is_stopped and self._held is None:
@@ -154,7 +170,7 @@ class Driver:
         self._set_timer()
 
     def _sync(self) -> None:
-        self._syncing = self._loop.run_in_executor(None, self._recorder.sync)
+        self._syncing = self._in_thread(self._recorder.sync)
         self._syncing.add_done_callback(self._synced)
 
     def _synced(self, done: asyncio.Future[None]) -> None:

@@ -109,7 +109,7 @@ class LiveProcess:
         try:
             await self.transport.close()
         finally:
-            await self.driver.wait_synced()
+            await self.driver.wait_idle()
             self._recorder.close()
             await self._end_tasks(error)
 

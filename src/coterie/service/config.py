@@ -1,0 +1,248 @@
+"""The file that describes a deployment: which groups there are, and where their replicas run.
+
+    cluster = "booking"
+
+    [groups.seats]
+    class = "airline.seats:Seats"
+    stack = "SAFE:DYNSEQ:PVSYNC"
+    sync = "turn"
+
+    [replicas.a]
+    listen = "0.0.0.0:7001"          # for the other replicas
+    advertise = "10.0.0.1:7001"      # what they dial, if that is another address
+    clients = "0.0.0.0:7101"
+    advertise_clients = "10.0.0.1:7101"
+    metrics = "127.0.0.1:9101"       # optional
+    dir = "/var/lib/coterie/a"
+
+    [replicas.b]
+    ...
+
+All machines have the same file; `coterie replica --config FILE --id a` starts the one called *a*,
+with a replica of every group in one process. An unknown word in the file is an error, because a
+misspelt setting that is silently left out would be found too late.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from coterie.journal.format import Sync
+from coterie.kernel.errors import CoterieError
+from coterie.runtime.address import Address, parse_address
+from coterie.stacks import has_engine, parse_stack
+
+DEFAULT_STACK = "SAFE:DYNSEQ:PVSYNC"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_REPLICAS_MAX = 32
+
+
+class ConfigError(CoterieError):
+    """The file that describes a deployment cannot be used; the message says where and why."""
+
+
+class GroupConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One group."""
+
+    class_: str = msgspec.field(name="class")
+    """Where the class is: module:Class."""
+    stack: str = DEFAULT_STACK
+    sync: Sync = Sync.NONE
+    dump_interval: int = 0
+    """Every how many positions the whole state is dumped for the pipeline; 0 for never."""
+
+
+class ReplicaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One process, with a replica of every group."""
+
+    listen: str
+    clients: str
+    dir: str
+    advertise: str = ""
+    advertise_clients: str = ""
+    metrics: str = ""
+
+    @property
+    def peer_address(self) -> Address:
+        """What other replicas dial."""
+        return parse_address(self.advertise or self.listen)
+
+    @property
+    def client_address(self) -> Address:
+        """What clients dial."""
+        return parse_address(self.advertise_clients or self.clients)
+
+
+class SecurityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What connections must show; all paths are relative to the file."""
+
+    secret_file: str = ""
+    """A file with a shared secret that replicas and clients must know."""
+    certificate: str = ""
+    key: str = ""
+    authority: str = ""
+    """With all three, connections are encrypted and both ends show a certificate."""
+    allow_open: bool = False
+    """Whether addresses other than loopback may be bound without any of the above."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody who reaches an address may speak."""
+        return not self.secret_file and not self.certificate
+
+
+class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The whole file."""
+
+    cluster: str
+    groups: dict[str, GroupConfig]
+    replicas: dict[str, ReplicaConfig]
+    security: SecurityConfig = SecurityConfig()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The replicas, in alphabetical order."""
+        return tuple(sorted(self.replicas))
+
+
+def load_config(path: Path) -> ClusterConfig:
+    """Read and check the file; raises `ConfigError` with the place of what is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{path} cannot be read: {reason}") from None
+    return parse_config(text, source=str(path))
+
+
+def parse_config(text: str, *, source: str) -> ClusterConfig:
+    """Read and check the text of a file called *source*."""
+    try:
+        config = msgspec.convert(tomllib.loads(text), ClusterConfig)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is not valid TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {error}; $ is the file itself") from None
+    try:
+        _check(config)
+    except CoterieError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    return config
+
+
+def encode_config(config: ClusterConfig) -> str:
+    """Write a file that `parse_config` reads."""
+    lines = [f"cluster = {_quote(config.cluster)}", ""]
+    for name, group in config.groups.items():
+        lines += [f"[groups.{_quote(name)}]", *_settings(group), ""]
+    for id, replica in config.replicas.items():
+        lines += [f"[replicas.{_quote(id)}]", *_settings(replica), ""]
+    if config.security != SecurityConfig():
+        lines += ["[security]", *_settings(config.security), ""]
+    return "\n".join(lines)
+
+
+def _settings(section: msgspec.Struct) -> list[str]:
+    return [
+        f"{name} = {_quote(value) if isinstance(value, str) else str(value).lower()}"
+        for name, value in msgspec.to_builtins(section).items()
+        if value != ""
+    ]
+
+
+def _quote(text: str) -> str:
+    # A JSON string is a TOML basic string.
+    return msgspec.json.encode(text).decode()
+
+
+def is_loopback(address: Address) -> bool:
+    """Say whether only this machine can reach an address."""
+    if address.host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address.host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check(config: ClusterConfig) -> None:
+    """Find what is wrong with a file whose types are right."""
+    if not config.groups:
+        raise ConfigError("there is no group: add a table such as [groups.seats]")
+    if not 1 <= len(config.replicas) <= _REPLICAS_MAX:
+        raise ConfigError(
+            f"a cluster has 1 to {_REPLICAS_MAX} replicas, this one {len(config.replicas)}"
+        )
+    for name in (config.cluster, *config.groups, *config.replicas):
+        if not NAME.fullmatch(name):
+            raise ConfigError(
+                f"{name!r} is no name: up to 64 letters, digits, dots, dashes and underscores, "
+                "beginning with a letter or digit"
+            )
+    security = config.security
+    given = (security.certificate, security.key, security.authority)
+    if any(given) and not all(given):
+        raise ConfigError("security: certificate, key and authority are given together or not")
+    for name, group in config.groups.items():
+        with _at(f"group {name}"):
+            _check_group(group)
+    taken: dict[Address, str] = {}
+    for id, replica in config.replicas.items():
+        with _at(f"replica {id}"):
+            _check_bound(replica, security)
+            _check_advertised(replica, taken, id)
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    try:
+        yield
+    except CoterieError as error:
+        raise ConfigError(f"{place}: {error}") from None
+
+
+def _check_group(group: GroupConfig) -> None:
+    if group.class_.count(":") != 1 or not all(group.class_.split(":")):
+        raise ConfigError(
+            f"class = {group.class_!r} should say module:Class, for example airline.seats:Seats"
+        )
+    parse_stack(group.stack)
+    if not has_engine(group.stack):
+        raise ConfigError(f"stack = {group.stack!r} keeps no history; take {DEFAULT_STACK}")
+    if group.dump_interval < 0:
+        raise ConfigError("dump_interval is a number of positions, or 0 for never")
+
+
+def _check_bound(replica: ReplicaConfig, security: SecurityConfig) -> None:
+    bound = {"listen": replica.listen, "clients": replica.clients}
+    if replica.metrics:
+        bound["metrics"] = replica.metrics
+    for word, text in bound.items():
+        with _at(word):
+            address = parse_address(text)
+        if security.is_open and not security.allow_open and not is_loopback(address):
+            raise ConfigError(
+                f"{word} = {text!r} can be reached from other machines, and nothing asks who is "
+                "there: set secret_file or certificates under [security], or allow_open = true"
+            )
+
+
+def _check_advertised(replica: ReplicaConfig, taken: dict[Address, str], id: str) -> None:
+    for word, text in (
+        ("advertise", replica.advertise or replica.listen),
+        ("advertise_clients", replica.advertise_clients or replica.clients),
+    ):
+        with _at(word):
+            address = parse_address(text)
+        if address.host in {"0.0.0.0", "::"}:  # noqa: S104 -- refused
+            raise ConfigError(f"{text} is no address that others can dial: set {word}")
+        owner = taken.setdefault(address, f"{id} ({word})")
+        if owner != f"{id} ({word})":
+            raise ConfigError(f"{text} is the address of {owner} already")

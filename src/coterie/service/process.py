@@ -1,0 +1,145 @@
+"""One process of a deployment: a replica of every group, their journals, and the way in.
+
+    async with ReplicaProcess(config, "a", objects=load_objects(config)) as process:
+        await process.wait_failed()
+
+What happens when it starts, in this order: the folder is locked; every group's journal is read
+and a new life begun in it; the replicas are built on what was found; the sockets are opened. So a
+process that cannot keep its promises says so before anybody hears of it.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from coterie.journal.keeper import JournalKeeper, KeeperSettings
+from coterie.journal.recovery import recover
+from coterie.journal.stable import found_group
+from coterie.journal.writer import JournalSettings
+from coterie.kernel.errors import CoterieError
+from coterie.kernel.settings import DEFAULT_SETTINGS
+from coterie.kernel.views import Configuration
+from coterie.runtime.address import parse_address
+from coterie.runtime.driver import clock
+from coterie.runtime.process import LiveProcess
+from coterie.service.folder import open_folder
+from coterie.service.hosted import HostedObject
+from coterie.service.recorder import JournalRecorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from coterie.journal.disk import FileDisk
+    from coterie.kernel.settings import Settings
+    from coterie.objects import Definition
+    from coterie.objects.fronts import Front
+    from coterie.service.config import ClusterConfig
+
+
+class ReplicaProcess:
+    """Everything that runs under one id. *found* makes it one of those its groups begin with."""
+
+    def __init__(  # noqa: PLR0913 -- all by name
+        self,
+        config: ClusterConfig,
+        id: str,
+        *,
+        objects: Mapping[str, Definition],
+        front: Callable[[str], Front],
+        found: bool = False,
+        settings: Settings = DEFAULT_SETTINGS,
+    ) -> None:
+        if id not in config.replicas:
+            known = ", ".join(config.ids)
+            raise CoterieError(f"there is no replica {id!r} in the configuration; it has {known}")
+        self.config = config
+        self.id = id
+        self.hosted: dict[str, HostedObject] = {}
+        self.keepers: dict[str, JournalKeeper] = {}
+        self._objects = objects
+        self._front = front
+        self._found = found
+        self._settings = settings
+        self._stack = AsyncExitStack()
+        self.live: LiveProcess
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        config, id = self.config, self.id
+        mine = config.replicas[id]
+        disk = stack.enter_context(open_folder(Path(mine.dir), id, config.groups))
+        incarnation = self._begin_lives(disk)
+        self.live = await stack.enter_async_context(
+            LiveProcess(
+                id=id,
+                incarnation=incarnation,
+                cluster=config.cluster,
+                listen=parse_address(mine.listen),
+                peers={
+                    other: replica.peer_address
+                    for other, replica in config.replicas.items()
+                    if other != id
+                },
+                recorder=JournalRecorder(self.keepers),
+                settings=self._settings,
+            )
+        )
+        for name, group in config.groups.items():
+            self.hosted[name] = HostedObject(
+                self.live,
+                group=name,
+                definition=self._objects[name],
+                stack=group.stack,
+                configuration=Configuration(1, config.ids),
+                front=self._front(name),
+                keeper=self.keepers[name],
+            )
+
+    def _begin_lives(self, disk: FileDisk) -> int:
+        """Begin a life in every journal, all with the same number; give it."""
+        groups = self.config.groups
+        if self._found:
+            for name in groups:
+                try:
+                    found_group(disk, name, self.id)
+                except ValueError as error:
+                    raise CoterieError(
+                        f"{error}; start it without founding, and it goes on from what is there"
+                    ) from None
+        recoveries = [recover(disk, name, self.id) for name in groups]
+        incarnation = max(recovery.incarnation for recovery in recoveries)
+        if any(each.incarnation == 1 and not each.is_founder for each in recoveries):
+            # An empty disk that founds nothing replaces one that is lost. Nobody here knows how
+            # many lives there were; each took more than a second.
+            incarnation = max(incarnation, int(time.time()))
+        for name, group in groups.items():
+            self.keepers[name] = JournalKeeper(
+                disk,
+                name,
+                self.id,
+                KeeperSettings(journal=JournalSettings(sync=group.sync)),
+                incarnation_min=incarnation,
+                at=clock(),
+            )
+        return incarnation
+
+    async def wait_failed(self) -> None:
+        """Wait, perhaps for ever, and raise what stopped the process."""
+        await self.live.driver.wait_failed()

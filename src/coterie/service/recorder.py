@@ -1,0 +1,50 @@
+"""Where the records of a process with journals go: each to the journal of its group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.journal.format import Sync
+from coterie.runtime.port import Syncing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from coterie.journal.keeper import JournalKeeper
+    from coterie.kernel.records import Record
+
+
+class JournalRecorder:
+    """Keeps the journals of all replicas of one process, one for each group."""
+
+    def __init__(self, keepers: Mapping[str, JournalKeeper]) -> None:
+        self._keepers = dict(keepers)
+
+    def record(self, records: Sequence[Record]) -> None:
+        by_group: dict[str, list[Record]] = {}
+        for record in records:
+            of_group = by_group.get(record.group)
+            if of_group is None:
+                by_group[record.group] = [record]
+            else:
+                of_group.append(record)
+        for group, of_group in by_group.items():
+            self._keepers[group].write(of_group)
+
+    def syncing(self, now: int) -> Syncing:
+        needed = Syncing.NOT_NOW
+        for keeper in self._keepers.values():
+            if keeper.needs_sync(now):
+                if keeper.settings.journal.sync is Sync.TURN:
+                    return Syncing.BEFORE_FRAMES
+                needed = Syncing.BESIDE_TURNS
+        return needed
+
+    def sync(self) -> None:
+        for keeper in self._keepers.values():
+            if keeper.settings.journal.sync is not Sync.NONE:
+                keeper.sync()
+
+    def close(self) -> None:
+        for keeper in self._keepers.values():
+            keeper.close()
