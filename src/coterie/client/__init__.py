@@ -1,0 +1,1 @@
+"""Calling a replicated object over the network."""
