@@ -9,6 +9,8 @@ import math
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import ClassVar
+from zlib import crc32
 
 from coterie.objects import now, query, update
 
@@ -26,6 +28,18 @@ class Seat:
     owner: str = ""
     tags: list[str] = field(default_factory=list)
 
+    def helper(self, owner: str) -> bool:
+        self.owner = owner
+        return True
+
+
+def weigh(names: list[str]) -> int:
+    return sum(crc32(name.encode()) for name in names)
+
+
+def note(names: list[str]) -> None:
+    names.append("noted")
+
 
 class Theatre:
     seats: dict[str, Seat]
@@ -42,8 +56,24 @@ class Theatre:
     def count(self) -> int:
         return len(self.seats)
 
+    most: ClassVar[int] = 3
+
     def _helper(self, name: str) -> bool:
         return name in self.names
+
+    def helper(self, name: str) -> bool:
+        return self._helper(name)
+
+    def _check(self, name: str) -> None:
+        if self.helper(name):
+            raise Refusal(name, "somebody")
+
+    def _change(self, name: str) -> bool:
+        self.names.append(name)
+        return True
+
+    def _down(self, number: int) -> int:
+        return self._down(number - 1) if number else 0
 
     @update
     def clean_membership(self) -> None:
@@ -173,8 +203,46 @@ class Theatre:
         raise ValueError
 
     @update
-    def unknown_helper(self) -> None:
+    def clean_helper(self) -> None:
         if self._helper("Ada"):
+            raise ValueError
+        self.names.clear()
+
+    @update
+    def clean_helper_that_raises(self) -> None:
+        self._check("Ada")
+        self.names.clear()
+
+    @update
+    def clean_helper_in_comprehension(self) -> None:
+        if any(self._helper(name) for name in self.names):
+            raise ValueError(weigh(self.names))
+        self.names.clear()
+
+    @update
+    def clean_constant(self) -> None:
+        if self.most < LIMIT:
+            raise ValueError
+        self.names.clear()
+
+    @update
+    def dirty_helper(self) -> None:
+        if self._change("Bob"):
+            raise ValueError
+
+    @update
+    def dirty_function(self) -> None:
+        note(self.names)
+        raise ValueError
+
+    @update
+    def dirty_method_of_a_record_named_as_a_helper(self) -> None:
+        if self.seats["1A"].helper("Bob"):
+            raise ValueError
+
+    @update
+    def unknown_recursion(self) -> None:
+        if self._down(3) == 0:
             raise ValueError
 
     @update

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from coterie.objects import bytecode, encodable
+from coterie.objects.clean import Proof
 from coterie.objects.definition import Definition, Field
 from coterie.objects.errors import NotReplicable, StateNotEncodable
 from coterie.objects.generics import bindings, fill
@@ -308,11 +309,11 @@ def _prove_clean(cls: type, methods: Sequence[Method], fields: Sequence[Field]) 
             harmless |= encodable.attribute_names(argument.type)
     # A method of the same name as a field of some record could do anything.
     harmless -= {name for name in harmless if callable(_static(cls, name))}
-    harmless |= {method.name for method in methods if method.kind is Kind.QUERY}
+    proof = Proof(cls, harmless)
     for method in methods:
         function = _plain(cls, method.name)
         if function is not None:
-            method.clean_offsets = bytecode.clean_offsets(function, harmless)
+            method.clean_offsets = proof.clean_offsets(function)
 
 
 def _plain(cls: type, name: str) -> types.FunctionType | None:
