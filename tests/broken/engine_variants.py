@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from tests.broken.variants import Broken
 
+from coterie.replication.forming import Phase
 from coterie.replication.log import Log
 from coterie.replication.messages import AckEntries
-from coterie.replication.primary import PrimaryViews, _Phase
+from coterie.replication.primary import PrimaryViews
 from coterie.replication.transfer import Transfer
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ class ConfirmedByAnyone(PrimaryViews):
     """Takes a view for confirmed as soon as one member accepted it (design 10 d)."""
 
     def _on_accept(self, sender: Member) -> None:
-        if self._phase is _Phase.FORMING:
+        if self._phase is Phase.FORMING:
             self._accepted_by.append(sender)
-            self._phase = _Phase.CONFIRMED
+            self._phase = Phase.CONFIRMED
             if self._has_accepted:
                 self._enter_confirmed()
             self._accepted_by.remove(sender)
@@ -92,7 +93,7 @@ class AcknowledgesACount(PrimaryViews):
         super()._on_ack(sender, message)
 
     def finish_turn(self) -> None:
-        if self._phase is _Phase.CONFIRMED and not self._has_accepted:
+        if self._phase is Phase.CONFIRMED and not self._has_accepted:
             for member in self._view.members:
                 if member != self.me:
                     self._send(member, AckEntries(self._ordered_to, wants_answer=False))
@@ -103,7 +104,7 @@ class SettlesWithoutMajority(PrimaryViews):
     """Calls an entry authoritative when one other member has it."""
 
     def _settle_what_a_majority_has(self) -> None:
-        if self._phase is _Phase.CONFIRMED and self._has_accepted:
+        if self._phase is Phase.CONFIRMED and self._has_accepted:
             acks = sorted((self._acks.get(member, 0) for member in self._accepted_by), reverse=True)
             if len(acks) > 1:
                 self._settle(acks[1])

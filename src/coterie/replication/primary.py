@@ -1,26 +1,18 @@
-"""PRIMARY: at most one view at a time may change the history (**objects** section 4, appendix A).
+"""PRIMARY: one history, a sequence of entries (**objects** section 4, appendix A).
 
-In a new view each member multicasts its *credentials*: how advanced its history is, and whether
-it has lost its memory (a zombie). Where all credentials have been delivered, at the same place of
-the order everywhere, all decide the same:
+How a view becomes primary is in `forming.py`. Here its messages are ordered, so everyone decides,
+and everyone finds the view confirmed, at the same place of the order; each entry that follows has
+the next position.
 
-1. The members of the configuration that are not zombies must be a majority, or the view is a
-   *minority* and takes no updates.
-2. The most advanced history among them becomes the initial history of the view. It contains every
-   authoritative entry, since each was accepted by a majority, and two majorities meet.
-3. Who has exactly that history *accepts* the view at once; the others are *learners*: they fetch
-   what they miss (`Transfer`) and accept when they have it. Acceptances are ordered messages.
-4. Where the acceptances of a majority have been delivered the view is *confirmed*, again at the
-   same place everywhere. Only now are entries proposed; each has the next position.
-5. A member takes an entry into its history, then acknowledges it. What a majority has
-   acknowledged (by name: the view it was ordered in, and the position) is authoritative: settled.
+The initial history of a view is the most advanced one among its counted members. A version names
+the last *confirmed* view and the length of the history. Entries exist only in confirmed views, and
+a majority accepted each such view, on record, before it was confirmed; so a later confirmed view
+contains a member that knows the earlier one, has a higher id, and the higher version is the one
+that contains all authoritative entries. A view accepted by a few before a partition raises no
+version and can outrank nothing (this is where the paper's version numbers go wrong).
 
-A version names the last *confirmed* view and the length of the history. Entries exist only in
-confirmed views, and a majority accepted each such view, on record, before it was confirmed; so a
-later confirmed view contains a member that knows the earlier one, has a higher id, and the higher
-version is the one that contains all authoritative entries. A view accepted by a few before a
-partition raises no version and can outrank nothing (this is where the paper's version numbers go
-wrong).
+A member takes an entry into its history, then acknowledges it. What a majority has acknowledged
+(by name: the view it was ordered in, and the position) is authoritative: settled.
 
 Without SAFE above, entries go up when they are ordered (*optimistic*), `settle` follows, and
 `roll_back` when another history wins.
@@ -28,39 +20,20 @@ Without SAFE above, entries go up when they are ordered (*optimistic*), `settle`
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from typing import TYPE_CHECKING
-from zlib import crc32
 
-import msgspec
-
-from coterie.kernel.engine import Checkpoint, Role, Run, Standing, Status, Version
-from coterie.kernel.errors import DECODE_ERRORS, BacklogFull, BadMessage
+from coterie.kernel.engine import Role, Run, Standing, Version
+from coterie.kernel.errors import BacklogFull, BadMessage
 from coterie.kernel.layers import Service
-from coterie.kernel.records import (
-    Delivery,
-    EntriesAccepted,
-    HistoryAdopted,
-    PrimaryAccepted,
-    PrimaryConfirmed,
-    Recovered,
-    RolledBack,
-    Settled,
-    TransitionalInstalled,
-    ViewEnded,
-)
-from coterie.kernel.views import NO_VIEW, Member, View, ViewId
-from coterie.replication.layer import EngineLayer
-from coterie.replication.log import NO_VERSION, Log
+from coterie.kernel.records import EntriesAccepted, HistoryAdopted, RolledBack, Settled
+from coterie.replication.forming import FormingViews, Phase
 from coterie.replication.messages import (
-    Accept,
     AckEntries,
     Credentials,
     Entries,
     FetchChunk,
     FetchEntries,
-    PrimaryMessage,
     SettledUpTo,
     StateChunk,
     StateOffer,
@@ -68,118 +41,39 @@ from coterie.replication.messages import (
 from coterie.replication.transfer import Donor, Transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from coterie.kernel.layers import Batch, Context, Ending, Side
-
-CONTROL = 1
-"""The mark of PRIMARY's own ordered messages."""
+    from coterie.kernel.layers import Batch, Context
+    from coterie.kernel.views import Member, View
 
 
-class _AliveValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What merge partners know of each other beforehand."""
-
-    is_zombie: bool
-    version: Version
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[PrimaryMessage] = msgspec.msgpack.Decoder(PrimaryMessage)
-_alive_decoder = msgspec.msgpack.Decoder(_AliveValue)
-
-
-class _Phase(enum.Enum):
-    GATHERING = "gathering credentials"
-    MINORITY = "minority"
-    FORMING = "waiting for a majority to accept"
-    CONFIRMED = "confirmed"
-
-
-class _Delivered:
-    """What was delivered in one part of a view."""
-
-    def __init__(self) -> None:
-        self.digest = 0
-        self._counts: dict[Member, int] = {}
-
-    def add(self, batch: Batch) -> None:
-        sender, count = batch.sender, len(batch.payloads)
-        self._counts[sender] = self._counts.get(sender, 0) + count
-        self.digest = crc32(b"%d %d %d," % (batch.rank, batch.first, count), self.digest)
-
-    def counts(self, members: Sequence[Member]) -> list[int]:
-        return [self._counts.get(member, 0) for member in members]
-
-
-class PrimaryViews(EngineLayer):
+class PrimaryViews(FormingViews[Transfer]):
     """The layer that keeps the history."""
 
     name = "PRIMARY"
-    needs = frozenset({Service.VIEWS, Service.STABILITY})
-    gives = frozenset({Service.PRIMARY_VIEWS})
-
-    @classmethod
-    def services(cls, below: frozenset[Service]) -> frozenset[Service]:
-        return cls.gives | (below & {Service.TOTAL_ORDER})
+    needs = FormingViews.needs | {Service.TOTAL_ORDER}
+    gives = FormingViews.gives | {Service.TOTAL_ORDER}
+    is_ordered = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.me = context.me
-        self.log = Log(bytes_max=context.settings.history_bytes)
-        self.is_zombie = False
         self._hurries = False
-        self._view = View(NO_VIEW, (self.me,), (NO_VIEW,), (b"",), context.configuration)
-        self._donor = Donor(self.log, self._snapshot, context.settings.packet_bytes_max)
+        self._donor = Donor(self.log, self.snapshot, context.settings.packet_bytes_max)
         self._waiting: deque[Sequence[bytes]] = deque()
         self._waiting_bytes = 0
         # Our own entries that may have to be proposed again: first number, payloads.
         self._pending: deque[tuple[int, Sequence[bytes]]] = deque()
-        self._is_ordered = True
         self._begin_view()
 
     def _begin_view(self) -> None:
-        self._phase = _Phase.GATHERING
-        self._is_ending = False
-        self._delivered = (_Delivered(), _Delivered())
-        self._credentials: dict[Member, Credentials] = {}
-        self._initial = NO_VERSION
-        self._accepted_by: list[Member] = []
-        self._has_accepted = False
+        super()._begin_view()
         self._acks: dict[Member, int] = {}
         self._ack_to: list[Member] = []
         self._announced = 0
         self._ordered_to = 0
-        self._transfer: Transfer | None = None
         self._tail: list[Run] = []
         self._tail_bytes = 0
         self._donor.forget()
-
-    def assembled(self) -> None:
-        self._is_ordered = Service.TOTAL_ORDER in self.below.gives
-        past = self.context.past
-        if past is None:
-            return
-        self.is_zombie = past.is_zombie
-        if past.position:
-            self.log.reset(past.position, dict(past.origins))
-            self.above.restore(past.chunks, past.position)
-        for run in past.runs:
-            self.log.append(run)
-        self.log.version = past.version
-        if past.runs:
-            self.above.deliver_runs(list(past.runs), Standing.OPTIMISTIC)
-        if past.settled > self.log.settled:
-            self.log.settle(past.settled)
-            self.above.settle(past.settled)
-
-    def _snapshot(self) -> Iterator[bytes]:
-        return self.above.snapshot()
-
-    def checkpoint(self) -> Checkpoint:
-        """Give the authoritative part of the history, as it is now."""
-        log = self.log
-        origins = tuple(sorted(log.origins(log.settled).items()))
-        return Checkpoint(log.settled, log.version, origins, self.above.snapshot())
 
     # ---- what the host asks for
 
@@ -197,81 +91,18 @@ class PrimaryViews(EngineLayer):
     def hurry(self) -> None:
         self._hurries = True
 
-    def recover(self) -> None:
-        """Let the history of a zombie count again, on the word of an operator who accepts loss."""
-        self.is_zombie = False
-        self._report(Recovered, version=self.log.version)
-        self._cast(Credentials(self._view.id, self.log.version, self.log.settled, is_zombie=False))
-
-    @property
-    def role(self) -> Role:
-        """What this replica may do at present."""
-        match self._phase:
-            case _Phase.MINORITY:
-                return Role.MINORITY
-            case _Phase.CONFIRMED:
-                return Role.PRIMARY if self._has_accepted else Role.LEARNER
-            case _:
-                return Role.FORMING
-
     # ---- forming a primary view
 
     def view(self, view: View) -> None:
-        self._report_ended()
-        self._view = view
         self.context.cancel_timer("primary ack")
-        self.context.cancel_timer("transfer")
-        self._begin_view()
+        super().view(view)
+
+    def _my_credentials(self) -> Credentials:
         log = self.log
-        self._cast(Credentials(view.id, log.version, log.settled, self.is_zombie))
-        self._tell_status()
+        return Credentials(self._view.id, log.version, log.settled, self.is_zombie)
 
-    def _report_ended(self) -> None:
-        """Say what was delivered in the view that is over."""
-        if self._view.id == NO_VIEW:
-            return
-        regular, late = self._delivered
-        self._report(
-            ViewEnded,
-            view=self._view.id,
-            counts=regular.counts(self._view.members),
-            digest=regular.digest if self._is_ordered else 0,
-            transitional_counts=late.counts(self._view.members),
-            transitional_digest=late.digest if self._is_ordered else 0,
-        )
-
-    def transitional(self, view: ViewId, members: tuple[Member, ...]) -> None:
-        # What still comes are facts about the old view; nothing new can be begun in it.
-        self._is_ending = True
-        self._report(TransitionalInstalled, view=view, members=members)
-
-    def end_view(self, ending: Ending) -> None:
-        self.transitional(ending.view, ending.transitional)
-
-    def _on_credentials(self, sender: Member, message: Credentials) -> None:
-        if self._phase not in {_Phase.GATHERING, _Phase.MINORITY} or self._is_ending:
-            return
-        self._credentials[sender] = message
-        if len(self._credentials) == len(self._view.members):
-            self._decide()
-
-    def counts(self, credentials: Credentials) -> bool:
-        """Say whether a member with these credentials helps to make a view primary."""
-        return not credentials.is_zombie
-
-    def _decide(self) -> None:
-        """All credentials are here: everyone comes to the same conclusion."""
-        configuration = self._view.configuration
-        counted = [
-            member
-            for member in self._view.members
-            if self.counts(self._credentials[member]) and member.id in configuration.members
-        ]
-        if len(counted) < configuration.majority:
-            self._phase = _Phase.MINORITY
-            self._tell_status()
-            return
-        self._phase = _Phase.FORMING
+    def _begin_forming(self, counted: list[Member]) -> None:
+        """The most advanced history is the initial one."""
         initial = self._initial = max(self._credentials[member].version for member in counted)
         self._ordered_to = initial.position
         mine = self._credentials[self.me]
@@ -282,53 +113,22 @@ class PrimaryViews(EngineLayer):
         # Learners begin with different donors.
         turn = self._view.rank(self.me) % len(donors)
         settled = 0 if self.is_zombie and not self.log.end else self.log.settled
-        self._transfer = Transfer(donors[turn:] + donors[:turn], settled, initial.position)
-        self._tell_status()
-        self._go_on_with_transfer()
+        self._start_transfer(Transfer(donors[turn:] + donors[:turn], settled, initial.position))
 
     def _accept(self) -> None:
-        """We hold the initial history: say so, on record first."""
-        self._has_accepted = True
-        self.is_zombie = False
-        self._transfer = None
-        self.context.cancel_timer("transfer")
         self._acks[self.me] = self.log.end
-        self._report(
-            PrimaryAccepted,
-            view=self._view.id,
-            members=self._view.members,
-            version=self._initial,
-        )
-        self._cast(Accept(self._view.id))
-        if self._phase is _Phase.CONFIRMED:
-            self._enter_confirmed()
+        super()._accept()
 
     def _on_accept(self, sender: Member) -> None:
-        if self._phase not in {_Phase.FORMING, _Phase.CONFIRMED} or sender in self._accepted_by:
-            return
-        self._accepted_by.append(sender)
         self._acks[sender] = max(self._acks.get(sender, 0), self._initial.position)
-        configuration = self._view.configuration
-        accepted = frozenset(member.id for member in self._accepted_by)
-        if self._phase is _Phase.FORMING and configuration.has_majority(accepted):
-            self._phase = _Phase.CONFIRMED
-            if self._has_accepted:
-                self._enter_confirmed()
-            else:
-                self._tell_status()
+        super()._on_accept(sender)
         self._settle_what_a_majority_has()
 
     def _enter_confirmed(self) -> None:
-        """We hold the initial history and know that a majority does: entries may follow."""
         log = self.log
         # A transfer may have brought entries of this very view.
         log.version = Version(self._view.id, log.end)
-        self._report(
-            PrimaryConfirmed,
-            view=self._view.id,
-            position=self._initial.position,
-            accepted_by=tuple(self._accepted_by),
-        )
+        self._report_confirmed()
         tail, self._tail = self._tail, []
         self._take([run.after(log.end) for run in tail if run.last_position > log.end])
         self._tell_status()
@@ -338,42 +138,8 @@ class PrimaryViews(EngineLayer):
 
     # ---- entries
 
-    def parse(self, header: bytes) -> object:
-        # Only straight above VSYNC, where no layer in between carries the mark.
-        if len(header) > 1:
-            raise BadMessage("not a header of the primary-view layer")
-        return header[0] if header else 0
-
-    def deliver(self, batches: list[Batch]) -> None:
-        for batch in batches:
-            if batch.delivery is Delivery.AFTER_HOLE:
-                # Its place may differ elsewhere; it is as if it had never been ordered.
-                self.context.count("primary.dropped_after_hole", len(batch.payloads))
-                continue
-            self._delivered[batch.delivery].add(batch)
-            mark = batch.header if isinstance(batch.header, int) else batch.mark
-            if mark == CONTROL:
-                for payload in batch.payloads:
-                    self._on_control(batch.sender, payload)
-            else:
-                self._on_entries(batch)
-
-    def _on_control(self, sender: Member, payload: bytes) -> None:
-        try:
-            message = _decoder.decode(payload)
-        except DECODE_ERRORS:
-            self.context.count("primary.malformed")
-            return
-        match message:
-            case Credentials(view=view) if view == self._view.id:
-                self._on_credentials(sender, message)
-            case Accept(view=view) if view == self._view.id:
-                self._on_accept(sender)
-            case _:
-                self.context.count("primary.stale")
-
     def _on_entries(self, batch: Batch) -> None:
-        if self._phase is not _Phase.CONFIRMED:
+        if self._phase is not Phase.CONFIRMED:
             run = Run(self._view.id, batch.number, 0, batch.sender, batch.first, batch.payloads)
             self.above.deliver_runs([run], Standing.NON_PRIMARY)
             return
@@ -399,7 +165,7 @@ class PrimaryViews(EngineLayer):
                 self._no_longer_pending(run.first + len(run.payloads) - 1)
             if run.origin not in self._ack_to:
                 self._ack_to.append(run.origin)
-        if self._phase is _Phase.CONFIRMED:
+        if self._phase is Phase.CONFIRMED:
             log.version = Version(self._view.id, log.end)
             self._acks[self.me] = log.end
         self.above.deliver_runs(runs, Standing.OPTIMISTIC)
@@ -442,7 +208,7 @@ class PrimaryViews(EngineLayer):
 
     def _settle_what_a_majority_has(self) -> None:
         """Find what a majority of the configuration has acknowledged in this view."""
-        if self._phase is not _Phase.CONFIRMED or not self._has_accepted:
+        if self._phase is not Phase.CONFIRMED or not self._has_accepted:
             return
         configuration = self._view.configuration
         acks = sorted(
@@ -542,10 +308,7 @@ class PrimaryViews(EngineLayer):
     # ---- transfer
 
     def receive_direct(self, sender: Member, body: bytes) -> None:
-        try:
-            message = _decoder.decode(body)
-        except DECODE_ERRORS as error:
-            raise BadMessage(f"not a message of the primary-view layer: {error}") from None
+        message = self._decode_direct(body)
         match message:
             case AckEntries():
                 self._on_ack(sender, message)
@@ -567,23 +330,6 @@ class PrimaryViews(EngineLayer):
         if transfer is None or self._is_ending:
             return
         if transfer.take(message):
-            self._go_on_with_transfer()
-
-    def _go_on_with_transfer(self) -> None:
-        transfer = self._transfer
-        assert transfer is not None
-        if transfer.is_complete:
-            self._adopt(transfer)
-            return
-        for request in transfer.requests():
-            self._send(transfer.donor, request)
-        wait = self.context.settings.transfer_resend
-        self.context.set_timer("transfer", wait, self._transfer_stalls)
-
-    def _transfer_stalls(self) -> None:
-        """No answer: ask another donor."""
-        if self._transfer is not None and not self._is_ending:
-            self._transfer.change_donor()
             self._go_on_with_transfer()
 
     def _adopt(self, transfer: Transfer) -> None:
@@ -621,53 +367,6 @@ class PrimaryViews(EngineLayer):
         if contained:
             self._no_longer_pending(contained)
 
-    # ---- merging
-
-    def flush_value(self) -> bytes:
-        return b""
-
     @property
     def has_waiting_casts(self) -> bool:
         return self.role is Role.PRIMARY and bool(self._waiting)
-
-    def stability_rose(self) -> None:
-        pass
-
-    def alive_value(self) -> bytes:
-        return _encoder.encode(_AliveValue(self.is_zombie, self.log.version))
-
-    def proposes_merge(self, ours: Side, theirs: Side) -> bool | None:
-        """The side with the more advanced history proposes, so that its members come first."""
-
-        def rank(side: Side) -> tuple[bool, Version, int]:
-            value = _alive_decoder.decode(side.value)
-            return (not value.is_zombie, value.version, len(side.members))
-
-        mine, other = rank(ours), rank(theirs)
-        if mine != other:
-            return mine > other
-        return ours.contact < theirs.contact
-
-    # ---- helpers
-
-    def _cast(self, message: Credentials | Accept) -> None:
-        self.below.cast([_encoder.encode(message)], mark=CONTROL)
-
-    def _send(self, member: Member, message: PrimaryMessage) -> None:
-        self.below.send_direct(member, _encoder.encode(message))
-
-    def _report(self, kind: type, **fields: object) -> None:
-        context = self.context
-        context.report(kind(group=context.group, member=self.me, at=context.now, **fields))
-
-    def _tell_status(self) -> None:
-        self.above.status(
-            Status(
-                role=self.role,
-                view=self._view.id,
-                members=self._view.members,
-                position=self.log.end,
-                settled=self.log.settled,
-                is_zombie=self.is_zombie,
-            )
-        )
