@@ -201,7 +201,20 @@ def _placed(finding: Finding, following: SegmentFile | None, limit: int | None) 
     return msgspec.structs.replace(finding, kind=Kind.DAMAGED, last=last)
 
 
-def _limits(lives: list[Life], follows: dict[int, Mark]) -> dict[int, int]:
+def follows_of(disk: Disk, lives: list[Life]) -> dict[int, Mark]:
+    """Give, for each life, the place in an earlier one from which it goes on."""
+    follows: dict[int, Mark] = {}
+    for life in lives:
+        if life.segments and life.segments[0].first == 1:
+            try:
+                head = read_segment_head(disk, life.segments[0].path).head
+            except (ValueError, VersionUnknown):
+                continue  # reading the life will say so
+            follows[life.incarnation] = head.follows
+    return follows
+
+
+def limits_of(lives: list[Life], follows: dict[int, Mark]) -> dict[int, int]:
     """Give the last record that counts of every life that a later one went on from, or passed."""
     limits: dict[int, int] = {}
     following: Mark | None = None
@@ -250,8 +263,8 @@ class JournalReader:
         lives = list_lives(self.disk, self.group, self.replica)
         lives = [life for life in lives if life.incarnation >= self.offset.incarnation]
         removed = read_removed(self.disk, self.group, self.replica)
-        follows = self._follows(lives)
-        limits = _limits(lives, follows)
+        follows = follows_of(self.disk, lives)
+        limits = limits_of(lives, follows)
         for index, life in enumerate(lives):
             is_last = index + 1 == len(lives)
             reader = LifeReader(self.disk, life, removed=removed.get(life.incarnation, ()))
@@ -269,18 +282,6 @@ class JournalReader:
                     self._find(item)
             self.offset = reader.offset
             self._check_link(life, reader.digest, follows)
-
-    def _follows(self, lives: list[Life]) -> dict[int, Mark]:
-        """Give, for each life, the place in an earlier one from which it goes on."""
-        follows: dict[int, Mark] = {}
-        for life in lives:
-            if life.segments and life.segments[0].first == 1:
-                try:
-                    head = read_segment_head(self.disk, life.segments[0].path).head
-                except (ValueError, VersionUnknown):
-                    continue  # reading the life will say so
-                follows[life.incarnation] = head.follows
-        return follows
 
     def _check_link(self, life: Life, digest: bytes | None, follows: dict[int, Mark]) -> None:
         """Say if the life that goes on from this one saw something else in it."""

@@ -1,0 +1,251 @@
+"""The tables of the pipeline. `docs/pipeline.md` says what each column means.
+
+Each schema is written once, as Arrow has it, because Arrow is what readers and tasks make; Spark's
+view of it is derived. Columns that name a place in a journal (group, replica, incarnation,
+sequence) come first in every table that is read from one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+VIEW = pa.struct([("number", pa.int64()), ("proposer", pa.string()), ("incarnation", pa.int64())])
+"""A view id; compared field by field this is the order of view ids."""
+MEMBER = pa.struct([("id", pa.string()), ("incarnation", pa.int64())])
+PLACE = pa.struct([("replica", pa.string()), ("incarnation", pa.int64()), ("sequence", pa.int64())])
+"""Where a record stands: what a violation points at."""
+
+_MEMBERS = pa.list_(MEMBER)
+_NAMES = pa.list_(pa.string())
+_NUMBERS = pa.list_(pa.int64())
+_PLACE = [
+    ("group", pa.string()),
+    ("replica", pa.string()),
+    ("incarnation", pa.int64()),
+    ("sequence", pa.int64()),
+    ("at", pa.int64()),
+]
+
+ENTRIES = pa.schema(
+    [
+        *_PLACE,
+        ("position", pa.int64()),
+        ("view", VIEW),
+        ("number", pa.int64()),
+        ("origin", MEMBER),
+        ("identity", pa.int64()),
+        ("payload", pa.binary()),
+        ("stamp", pa.int64()),
+        ("fingerprint", pa.int64()),
+    ]
+)
+"""Entries as replicas accepted them: one row for each entry, replica and acceptance."""
+
+REPLIES = pa.schema(
+    [
+        *_PLACE,
+        ("session", pa.int64()),
+        ("request", pa.int64()),
+        ("position", pa.int64()),
+        ("view", VIEW),
+        ("number", pa.int64()),
+        ("stamp", pa.int64()),
+        ("standing", pa.int64()),
+        ("asked_at", pa.int64()),
+        ("digest", pa.int64()),
+    ]
+)
+"""Answers to clients."""
+
+DIGESTS = pa.schema([*_PLACE, ("position", pa.int64()), ("digest", pa.binary())])
+"""Digests of the object's state."""
+
+VIEWS = pa.schema(
+    [
+        *_PLACE,
+        ("event", pa.string()),
+        ("view", VIEW),
+        ("members", _MEMBERS),
+        ("previous", VIEW),
+        ("transitional", _MEMBERS),
+        ("version", VIEW),
+        ("position", pa.int64()),
+        ("counts", _NUMBERS),
+        ("digest", pa.int64()),
+        ("transitional_counts", _NUMBERS),
+        ("transitional_digest", pa.int64()),
+    ]
+)
+"""What happened to views: proposed, installed, transitional, ended, accepted, confirmed."""
+
+STANDINGS = pa.schema(
+    [
+        *_PLACE,
+        ("event", pa.string()),
+        ("position", pa.int64()),
+        ("view", VIEW),
+        ("source", MEMBER),
+        ("version", VIEW),
+        ("version_position", pa.int64()),
+        ("restored", pa.int64()),
+    ]
+)
+"""What became of a replica's history: settled, rolled back, adopted, recovered."""
+
+LIVES = pa.schema(
+    [
+        *_PLACE,
+        ("event", pa.string()),
+        ("stack", pa.string()),
+        ("configuration", pa.int64()),
+        ("replicas", _NAMES),
+        ("is_zombie", pa.bool_()),
+    ]
+)
+"""Lives of replicas: started, stopped."""
+
+MESSAGES = pa.schema(
+    [
+        *_PLACE,
+        ("event", pa.string()),
+        ("view", VIEW),
+        ("sender", MEMBER),
+        ("first", pa.int64()),
+        ("count", pa.int64()),
+        ("number", pa.int64()),
+        ("safe", pa.bool_()),
+        ("delivery", pa.int64()),
+        ("digest", pa.int64()),
+    ]
+)
+"""Multicasts of stacks without an engine: sent, delivered."""
+
+SEGMENTS = pa.schema(
+    [
+        ("group", pa.string()),
+        ("replica", pa.string()),
+        ("incarnation", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("path", pa.string()),
+        ("bytes", pa.int64()),
+        ("records", pa.int64()),
+        ("limit", pa.int64()),
+        ("is_over", pa.bool_()),
+        ("is_whole", pa.bool_()),
+        ("follows_incarnation", pa.int64()),
+        ("follows_sequence", pa.int64()),
+        ("follows_digest", pa.binary()),
+        ("digest", pa.binary()),
+        ("sync", pa.string()),
+        ("boot_id", pa.string()),
+        ("version", VIEW),
+        ("version_position", pa.int64()),
+        ("settled", pa.int64()),
+        ("is_zombie", pa.bool_()),
+        ("files", _NAMES),
+    ]
+)
+"""The files of the journals, and what the replica remembered at the beginning of each."""
+
+FINDINGS = pa.schema(
+    [
+        ("group", pa.string()),
+        ("replica", pa.string()),
+        ("incarnation", pa.int64()),
+        ("path", pa.string()),
+        ("offset", pa.int64()),
+        ("kind", pa.string()),
+        ("reason", pa.string()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+    ]
+)
+"""What could not be read, or should be said of a journal."""
+
+JOURNAL_TABLES = {
+    "entries": ENTRIES,
+    "replies": REPLIES,
+    "digests": DIGESTS,
+    "views": VIEWS,
+    "standings": STANDINGS,
+    "lives": LIVES,
+    "messages": MESSAGES,
+    "segments": SEGMENTS,
+    "findings": FINDINGS,
+}
+"""What can be read from journals, by name."""
+
+POSITIONED = ("entries", "replies")
+"""Tables that grow with the history: sealed by ranges of positions."""
+
+HISTORY = pa.schema(
+    [
+        ("group", pa.string()),
+        ("position", pa.int64()),
+        ("view", VIEW),
+        ("number", pa.int64()),
+        ("origin", MEMBER),
+        ("identity", pa.int64()),
+        ("payload", pa.binary()),
+        ("stamp", pa.int64()),
+        ("fingerprint", pa.int64()),
+        ("standing", pa.string()),
+        ("evidence", pa.string()),
+        ("accepted_by", _NAMES),
+        ("transferred_to", _NAMES),
+        ("settled_by", _NAMES),
+        ("given_up_by", _NAMES),
+    ]
+)
+"""Every entry of a group once, with its standing and who holds it."""
+
+STATES = pa.schema(
+    [
+        ("group", pa.string()),
+        ("position", pa.int64()),
+        ("view", VIEW),
+        ("number", pa.int64()),
+        ("digest", pa.binary()),
+        ("source", pa.string()),
+    ]
+)
+"""Digests of authoritative states, by replay or by comparing dumps."""
+
+VERDICTS = pa.schema(
+    [
+        ("group", pa.string()),
+        ("check", pa.string()),
+        ("paper", pa.string()),
+        ("promise", pa.string()),
+        ("verdict", pa.string()),
+        ("checked", pa.int64()),
+        ("violations", pa.int64()),
+        ("remark", pa.string()),
+    ]
+)
+"""One row for each check and group."""
+
+VIOLATIONS = pa.schema(
+    [
+        ("group", pa.string()),
+        ("check", pa.string()),
+        ("position", pa.int64()),
+        ("view", VIEW),
+        ("replicas", _NAMES),
+        ("evidence", pa.string()),
+        ("rows", pa.list_(PLACE)),
+    ]
+)
+"""Broken promises, with the rows that prove them."""
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Give a schema as Spark has it."""
+    return from_arrow_schema(schema)

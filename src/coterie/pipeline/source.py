@@ -1,0 +1,175 @@
+"""The Spark data source `coterie`: journals as tables.
+
+    entries = spark.read.format("coterie").option("table", "entries").load("/var/lib/coterie")
+
+Options: `path`, the folder that holds the groups (several with a newline between them); `table`, a
+name of `coterie.pipeline.schemas.JOURNAL_TABLES` (default: `entries`); `growing`, whether replicas
+are still at work (default: false); `strict`, whether damage stops the job (default: false).
+
+One partition is one segment. Filters on `group` and `replica` choose segments, and so does an
+upper bound of `position`, by what the replica had settled when it began the segment: entries are
+accepted above that. All of them, and lower bounds, are applied to the rows as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from coterie.journal import FileDisk, JournalError, VersionUnknown
+from coterie.journal.format import read_segment_head
+from coterie.pipeline.planning import SegmentTask, plan
+from coterie.pipeline.reading import read_segment
+from coterie.pipeline.schemas import JOURNAL_TABLES, spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+_LARGEST = (1 << 63) - 1
+
+
+class SegmentPartition(InputPartition):
+    """One segment as Spark's unit of work."""
+
+    def __init__(self, task: SegmentTask) -> None:
+        super().__init__(task.path)
+        self.task = task
+
+
+class JournalSource(DataSource):
+    """Makes readers for what `spark.read.format("coterie")` asks for."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name of the format."""
+        return "coterie"
+
+    @property
+    def table(self) -> str:
+        """The table that is asked for."""
+        table = self.options.get("table", "entries")
+        if table not in JOURNAL_TABLES:
+            raise JournalError(
+                f"journals have no table {table!r}; there are {', '.join(JOURNAL_TABLES)}"
+            )
+        return table
+
+    def schema(self) -> StructType:
+        """Give the schema of the table."""
+        return spark_schema(JOURNAL_TABLES[self.table])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Make a reader of everything that is there."""
+        del schema
+        path = self.options.get("path", "")
+        if not path:
+            raise JournalError("say where the journals are: load('folder')")
+        return JournalBatchReader(
+            path.split("\n"),
+            self.table,
+            growing=self.options.get("growing", "false").lower() == "true",
+            strict=self.options.get("strict", "false").lower() == "true",
+        )
+
+
+class JournalBatchReader(DataSourceReader):
+    """Reads one table of all segments that are there now."""
+
+    def __init__(self, roots: list[str], table: str, *, growing: bool, strict: bool) -> None:
+        self._roots = roots
+        self._table = table
+        self._growing = growing
+        self._strict = strict
+        self._groups: set[str] | None = None
+        self._replicas: set[str] | None = None
+        self._lowest = -_LARGEST
+        self._highest = _LARGEST
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
+        """Take the filters that help; give back those that are for Spark."""
+        for each in filters:
+            if not self._take(each):
+                yield each
+
+    def partitions(self) -> list[InputPartition]:
+        """Give the segments that may hold rows that are wanted."""
+        tasks = plan(
+            self._roots, growing=self._growing, groups=self._groups, replicas=self._replicas
+        )
+        return [SegmentPartition(task) for task in tasks if self._may_hold(task)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one segment."""
+        assert isinstance(partition, SegmentPartition)
+        for _, batch in read_segment(partition.task, (self._table,), strict=self._strict):
+            yield self._within(batch)
+
+    # ---- inside
+
+    def _take(self, wanted: Filter) -> bool:
+        """Remember a filter, if it is one that can be applied here in full."""
+        match wanted:
+            case EqualTo(("group",), str() as group):
+                self._groups = _meet(self._groups, {group})
+            case In(("group",), values):
+                self._groups = _meet(self._groups, set(values))
+            case EqualTo(("replica",), str() as replica):
+                self._replicas = _meet(self._replicas, {replica})
+            case In(("replica",), values):
+                self._replicas = _meet(self._replicas, set(values))
+            case EqualTo(("position",), int() as position):
+                self._bound(position, position)
+            case GreaterThan(("position",), int() as position):
+                self._bound(position + 1, _LARGEST)
+            case GreaterThanOrEqual(("position",), int() as position):
+                self._bound(position, _LARGEST)
+            case LessThan(("position",), int() as position):
+                self._bound(-_LARGEST, position - 1)
+            case LessThanOrEqual(("position",), int() as position):
+                self._bound(-_LARGEST, position)
+            case _:
+                return False
+        return True
+
+    def _bound(self, lowest: int, highest: int) -> None:
+        self._lowest = max(self._lowest, lowest)
+        self._highest = min(self._highest, highest)
+
+    def _may_hold(self, task: SegmentTask) -> bool:
+        if self._table != "entries" or self._highest == _LARGEST:
+            return True
+        try:
+            head = read_segment_head(FileDisk(task.root), task.path).head
+        except (ValueError, VersionUnknown):
+            return True  # reading it will say so
+        return head.facts.settled < self._highest
+
+    def _within(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out rows outside of the bounds."""
+        if self._lowest == -_LARGEST and self._highest == _LARGEST:
+            return batch
+        positions = batch.column("position")
+        inside = pc.and_(
+            pc.greater_equal(positions, self._lowest), pc.less_equal(positions, self._highest)
+        )
+        return batch.filter(inside)
+
+
+def _meet(known: set[str] | None, values: set[str]) -> set[str]:
+    return values if known is None else known & values
