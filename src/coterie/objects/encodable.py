@@ -12,16 +12,21 @@ different replicas are compared and the order of a set differs from process to p
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
+import functools
+import operator
 import types
 import typing
 from collections import deque
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import inspect
 
 T = TypeVar("T")
+
+_UNIONS = {typing.Union, types.UnionType}
 
 NESTING_MAX = 64
 """How deep an argument may be nested. A reader's stack is not the same everywhere, and an argument
@@ -68,12 +73,26 @@ _KINDS: list[tuple[type, str]] = [
 
 
 def describe(type_: object) -> str:
-    """Give a type as its author would write it."""
+    """Give a type as its author would write it, without notes."""
+    type_ = _without_notes(type_)
     if type_ is type(None):
         return "None"
     if isinstance(type_, type) and not typing.get_args(type_):
         return type_.__qualname__
     return str(type_).replace("typing.", "").replace("collections.", "")
+
+
+def _without_notes(type_: object) -> object:
+    """Take the notes off all `Annotated` types in a type."""
+    origin, args = typing.get_origin(type_), typing.get_args(type_)
+    if origin is Annotated:
+        return _without_notes(args[0])
+    if origin is None or origin in {Literal, collections.abc.Callable}:
+        return type_
+    plain = tuple(map(_without_notes, args))
+    if plain == args:
+        return type_
+    return functools.reduce(operator.or_, plain) if origin in _UNIONS else origin[plain]
 
 
 def why_not(type_: object) -> str | None:
