@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "replication": FOUNDATION,
     "vsr": FOUNDATION,
     "objects": FOUNDATION,
+    "ready": {"objects"},  # written as users would write them
     "checking": FOUNDATION,
     "stacks": LAYERS,
     "assembly": LAYERS | {"stacks", "objects"},
