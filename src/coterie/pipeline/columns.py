@@ -234,6 +234,7 @@ class RepliesMaker:
                 pa.array(np.repeat(places[:, 1], places[:, 2])),
                 pa.array([reply.session for reply in replies], pa.int64()),
                 pa.array([reply.request for reply in replies], pa.int64()),
+                pa.array([reply.count for reply in replies], pa.int64()),
                 pa.array([reply.position for reply in replies], pa.int64()),
                 views_array(reply.view for reply in replies),
                 pa.array(numbers),

@@ -52,6 +52,7 @@ REPLIES = pa.schema(
         *_PLACE,
         ("session", pa.int64()),
         ("request", pa.int64()),
+        ("count", pa.int64()),
         ("position", pa.int64()),
         ("view", VIEW),
         ("number", pa.int64()),
