@@ -1,0 +1,196 @@
+"""Ready-made objects in groups: replicas stay equal, time passes, what is full costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.objects.fake_engine import FakeGroup
+from tests.seeded import seeded
+
+import coterie
+from coterie import ready
+from coterie.kernel.clock import seconds
+from coterie.objects import HostSettings, define
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from coterie import LocalObject
+
+    Arguments = tuple[object, ...]
+
+
+class Prices(ready.Dictionary[int]):
+    items_max = 6
+
+
+class Jobs(ready.Queue[str]):
+    items_max = 6
+
+
+class Names(ready.Set):
+    items_max = 6
+
+
+class Disks(ready.Locks):
+    locks_max = 3
+
+
+class Office(ready.Election):
+    candidates_max = 3
+
+
+class Limits(ready.RateLimiter):
+    keys_max = 3
+
+
+def name(random: Random) -> str:
+    return random.choice("abcdefgh")
+
+
+def number(random: Random) -> int:
+    return random.randint(0, 9)
+
+
+def lease(random: Random) -> float:
+    return random.choice([0.5, 2.0, 60.0])
+
+
+CALLS: dict[type, dict[str, Callable[[Random], Arguments]]] = {
+    ready.Counter: {"add": lambda r: (number(r) - 5,)},
+    Prices: {
+        "put": lambda r: (name(r), number(r)),
+        "put_if": lambda r: (name(r), number(r), number(r)),
+        "compare_and_set": lambda r: (name(r), None, number(r)),
+        "touch": lambda r: (name(r),),
+        "delete": lambda r: (name(r),),
+    },
+    Names: {"add": lambda r: (name(r),), "remove": lambda r: (name(r),)},
+    Jobs: {
+        "put": lambda r: (name(r),),
+        "take": lambda _: (),
+        "claim": lambda r: (name(r), lease(r)),
+        "confirm": lambda r: (number(r), 1),
+        "extend": lambda r: (number(r), 1, lease(r)),
+        "give_back": lambda r: (number(r), 1),
+    },
+    Disks: {
+        "acquire": lambda r: (name(r), name(r), lease(r)),
+        "renew": lambda r: (name(r), number(r), lease(r)),
+        "release": lambda r: (name(r), number(r)),
+    },
+    Office: {
+        "campaign": lambda r: (name(r), lease(r)),
+        "resign": lambda r: (name(r),),
+    },
+    Limits: {
+        "acquire": lambda r: (name(r), 1 + number(r)),
+        "configure": lambda r: (1 + number(r), 5 + number(r)),
+    },
+    ready.Sequence: {"next": lambda _: (), "take": lambda r: (1 + number(r),)},
+}
+ALL = pytest.mark.parametrize("cls", CALLS, ids=lambda cls: cls.__name__)
+
+
+@ALL
+@pytest.mark.parametrize("optimistic", [False, True])
+def test_replicas_stay_equal_through_time_roll_backs_and_transfers(
+    cls: type,
+    optimistic: bool,  # noqa: FBT001
+) -> None:
+    random = seeded(f"{cls.__name__} {optimistic}")
+    definition = define(cls)
+    group = FakeGroup(definition, optimistic=optimistic, settings=HostSettings(digest_interval=7))
+    session = group.open()
+    for request in range(1, 300):
+        method, arguments = random.choice(list(CALLS[cls].items()))
+        group.ask(random.choice("abc"), session, request, method, *arguments(random))
+        if random.random() < 0.3:
+            group.advance_clocks(random.choice([10_000, seconds(1), seconds(3)]))
+            group[random.choice("abc")].host.tick()
+        group.turn(settle=random.random() < 0.5)
+        if optimistic and random.random() < 0.1:
+            group.roll_back(random.randint(group.settled, group.position))
+        if random.random() < 0.05:
+            group.replace("c", random.choice("ab"), incarnation=request + 1)
+        if random.random() < 0.2:
+            assert group.digests_agree()
+    group.settle(group.position)
+    assert group.digests_agree()
+    for replica in group.replicas.values():
+        definition.check(replica.host.replicated)
+        assert not replica.host.faults
+        # What raised had changed nothing, and that was known without looking.
+        assert "host.rebuilt" not in replica.context.counters
+
+
+def test_items_expire_and_leaders_are_replaced_where_nobody_calls() -> None:
+    prices = FakeGroup(define(Prices))
+    arguments = prices.definition.encode_call("put", ("tea", 3), {"expires_in": 5})
+    session = prices.open()
+    prices["a"].host.call(session, 1, "put", arguments)
+    prices.turn()
+    office = FakeGroup(define(Office))
+    session = office.open()
+    office.call("a", session, 1, "campaign", "ada", 3.0)
+    office.call("a", session, 2, "campaign", "bob", 60.0)
+    for _ in range(4):
+        for group in (prices, office):
+            group.advance_clocks(seconds(1))
+            for replica in group.replicas.values():
+                replica.host.tick()
+            group.turn()
+    assert prices.look("count") == 1
+    assert office.look("leader") == ready.Term(2, "bob")
+    prices.advance_clocks(seconds(2))
+    prices["b"].host.tick()
+    prices.turn()
+    assert prices.look("count") == 0
+
+
+def test_a_counter_runs_without_total_order() -> None:
+    group = FakeGroup(define(ready.Counter), is_ordered=False)
+    session = group.open()
+    group.call("a", session, 1, "add", 3)
+    group.call("b", session, 2, "add", 4)
+    assert group.look("total") == 7
+
+
+def local(cls: type, story: Callable[[LocalObject], object]) -> None:
+    async def run() -> None:
+        async with coterie.local(cls) as replicated:
+            await story(replicated)  # type: ignore[misc]
+
+    asyncio.run(run())
+
+
+def test_the_first_lines_of_the_page_run() -> None:
+    async def prices(prices: LocalObject) -> None:
+        assert await prices.put("tea", 3, expires_in=60) == 1
+        assert await prices.compare_and_set("tea", 3, 4)
+        assert await prices.get("tea") == 4
+        assert await prices.find("tea") == ready.Found(4, 2, None)
+
+    async def jobs(jobs: LocalObject) -> None:
+        await jobs.put("sweep")
+        claimed = await jobs.claim("ada", 30.0)
+        assert claimed == ready.Claimed(1, 1, "sweep")
+        assert await jobs.confirm(claimed.number, claimed.attempt)
+        assert await jobs.take() is None
+
+    async def disks(disks: LocalObject) -> None:
+        fence = await disks.acquire("disk", "ada")
+        assert await disks.acquire("disk", "bob") is None
+        assert await disks.is_current("disk", fence)
+
+    async def limits(limits: LocalObject) -> None:
+        verdict = await limits.acquire("ada", 20)
+        assert verdict == ready.Verdict(is_allowed=True, left=0, retry_in=0)
+
+    local(Prices, prices)
+    local(Jobs, jobs)
+    local(Disks, disks)
+    local(Limits, limits)
