@@ -11,7 +11,7 @@ from tests.kernel.surroundings import bare_context
 
 from coterie.kernel.errors import StackError
 from coterie.kernel.layers import Layer, Service
-from coterie.simulation.group import Inbox
+from coterie.simulation.host import Inbox
 from coterie.stacks import LAYERS, STACKS, build, parse_stack
 
 GROUP_COMMUNICATION = {name: LAYERS[name] for name in ("VSYNC", "DYNSEQ", "TOKEN")}

@@ -1,92 +1,41 @@
 """The engine's own records, written by real journals and recovered, in simulated runs.
 
-Every replica keeps a journal on a simulated disk, synced every turn, and each of its lives begins
-with what recovery gives. That must be what the replica knew when it crashed, and the run must keep
-all promises.
+The simulator keeps real journals on simulated disks. Here it is compared, at every crash, what the
+replica knew in its memory and what its next life was told by its journal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
-from typing import Any
 
 import pytest
-from tests.seeded import seeded
 
-import coterie.kernel.process
-from coterie.journal.life import begin_life
-from coterie.journal.recovery import Recovery, recover
-from coterie.journal.retention import Retention, retain
-from coterie.journal.snapshots import SnapshotStore
-from coterie.journal.stable import found_group
-from coterie.journal.writer import JournalSettings, JournalWriter
+from coterie.journal.format import Sync
 from coterie.kernel.clock import seconds
 from coterie.kernel.engine import Past, Run
-from coterie.kernel.process import Effects, Process
-from coterie.kernel.records import HistoryAdopted, Record
 from coterie.kernel.views import Member
 from coterie.replication.primary import PrimaryViews
 from coterie.simulation.campaign import RunOptions, run_seed
-from coterie.simulation.disk import SimulatedDisk
-from coterie.simulation.group import Host
+from coterie.simulation.host import Host
 
 SEEDS = 3
+FAULTS = ("loss", "delay", "partition", "isolation", "crash", "restart", "restart-all")
+POWER = ("power", "power-all")
 
 
-class Keeper:
-    """The journal of one host, over all its lives."""
-
-    def __init__(self, host: Host, seed: int) -> None:
-        self.host = host
-        self.disk = SimulatedDisk(seed=f"{seed}/{host.id}")
-        self.random: Random = seeded("engine", seed, host.id)
-        self.settings = JournalSettings(segment_bytes=self.random.choice((1000, 5000, 1 << 20)))
-        self.recoveries: list[Recovery] = []
-        self.writer: JournalWriter
-        found_group(self.disk, self.group, host.id)
-
-    @property
-    def group(self) -> str:
-        return self.host.group.name
-
-    def begin(self) -> Recovery:
-        if self.recoveries and self.random.random() < 0.5:
-            self.disk.lose_power()
-        recovery = recover(self.disk, self.group, self.host.id)
-        assert recovery.incarnation == self.host.incarnation
-        self.writer = begin_life(self.disk, recovery, self.settings)
-        self.recoveries.append(recovery)
-        return recovery
-
-    def write(self, records: Sequence[Record]) -> None:
-        """Store a turn, as a driver would."""
-        for record in records:
-            if isinstance(record, HistoryAdopted) and record.restored:
-                self.snapshot(adopts=record.restored)
-        self.writer.append(records)
-        self.writer.sync()
-        if self.random.random() < 0.01:
-            self.snapshot()
-        if self.random.random() < 0.01:
-            retain(self.disk, self.group, self.host.id, Retention(journal_bytes_max=0))
-
-    def snapshot(self, *, adopts: int = 0) -> None:
-        log, ledger = primary(self.host).log, self.host.ledger
-        assert ledger is not None
-        if log.settled:
-            SnapshotStore(self.disk, self.group, self.host.id).begin(
-                log.settled,
-                log.version,
-                after=self.writer.end,
-                origins=log.origins(log.settled).items(),
-                adopts=adopts,
-            ).write(ledger.snapshot())
-
-
-def primary(host: Host) -> PrimaryViews:
+def known(host: Host) -> Past:
+    """What a running replica has in its memory, as its next life should be told."""
     assert host.replica is not None
-    return next(layer for layer in host.replica.layers if isinstance(layer, PrimaryViews))
+    primary = next(layer for layer in host.replica.layers if isinstance(layer, PrimaryViews))
+    log = primary.log
+    return Past(
+        version=log.version,
+        settled=log.settled,
+        position=log.settled,
+        origins=tuple(log.origins(log.settled).items()),
+        runs=tuple(log.after(log.settled, up_to=log.end, bytes_max=1 << 62)),
+        is_zombie=primary.is_zombie,
+    )
 
 
 def entries(runs: Sequence[Run], above: int) -> list[tuple[int, object, Member, int, bytes]]:
@@ -115,38 +64,35 @@ def check_same(recovered: Past, known: Past) -> None:
     assert origins(recovered) == origins(known)
 
 
-@pytest.mark.parametrize("stack", ["PRIMARY:DYNSEQ:VSYNC", "SAFE:PRIMARY:TOKEN:VSYNC"])
+@pytest.mark.parametrize("sync", [Sync.TURN, Sync.NONE], ids=lambda sync: sync.value)
+@pytest.mark.parametrize("stack", ["DYNSEQ:PVSYNC", "SAFE:TOKEN:PVSYNC"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_life_begins_with_what_the_last_one_knew(
-    stack: str, seed: int, monkeypatch: pytest.MonkeyPatch
+    stack: str, seed: int, sync: Sync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keepers: dict[str, Keeper] = {}
-    of_process: dict[int, Keeper] = {}
+    memories: dict[str, Past] = {}
     restarts = 0
+    crash, begin_life = Host.crash, Host._begin_life
 
-    def past(host: Host) -> Past:
+    def remember_and_crash(host: Host) -> None:
+        if host.is_up:
+            memories[host.id] = known(host)
+        crash(host)
+
+    def begin_life_and_compare(host: Host) -> Past | None:
         nonlocal restarts
-        known = known_past(host)
-        keeper = keepers.get(host.id)
-        if keeper is None:
-            keeper = keepers[host.id] = Keeper(host, seed)
-        recovered = keeper.begin().past()
-        if known is not None:
+        past = begin_life(host)
+        assert past is not None
+        if host.id in memories:
             restarts += 1
-            check_same(recovered, known)
-        of_process[id(host.process)] = keeper
-        return recovered
+            check_same(past, memories[host.id])
+        return past
 
-    def turn(process: Process, *arguments: Any, **options: Any) -> Effects:  # noqa: ANN401
-        effects = plain_turn(process, *arguments, **options)
-        of_process[id(process)].write(effects.records)
-        return effects
-
-    known_past = Host._past
-    plain_turn = Process.turn
-    monkeypatch.setattr(Host, "_past", past)
-    monkeypatch.setattr(coterie.kernel.process.Process, "turn", turn)
-    options = RunOptions(stack=stack, durable=True, duration=seconds(15), history_bytes=400)
-    run = run_seed(seed, options)
-    assert run.violations == []
-    assert restarts > 0
+    monkeypatch.setattr(Host, "crash", remember_and_crash)
+    monkeypatch.setattr(Host, "_begin_life", begin_life_and_compare)
+    faults = FAULTS + POWER if sync is Sync.TURN else FAULTS
+    options = RunOptions(
+        stack=stack, duration=seconds(15), history_bytes=400, sync=sync, faults=faults
+    )
+    assert run_seed(seed, options).violations == []
+    assert restarts > 3

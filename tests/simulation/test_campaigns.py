@@ -2,6 +2,7 @@
 
 import pytest
 
+from coterie.journal.format import Sync
 from coterie.kernel.clock import Duration, seconds
 from coterie.simulation.campaign import RunOptions
 from coterie.simulation.parallel import run_many
@@ -10,11 +11,16 @@ from coterie.stacks import STACKS
 ORDERED_ENGINES = ("DYNSEQ:PVSYNC", "TOKEN:PVSYNC", "SAFE:DYNSEQ:PVSYNC", "SAFE:TOKEN:PVSYNC")
 
 
-def failures(stack: str, seeds: range, *, duration: Duration, durable: bool, jobs: int) -> str:
-    options = RunOptions(stack=stack, duration=duration, durable=durable)
+SYNCS = pytest.mark.parametrize("sync", [Sync.TURN, Sync.NONE], ids=lambda sync: sync.value)
+
+
+def failures(
+    stack: str, seeds: range, *, duration: Duration, jobs: int, sync: Sync = Sync.TURN
+) -> str:
+    options = RunOptions(stack=stack, duration=duration, sync=sync)
     return "\n".join(
         f"{run.violations[0]}\n  coterie sim --stack {stack} --seed {run.seed} "
-        f"--duration {duration / 1e6:g}{' --durable' if durable else ''} --trace"
+        f"--duration {duration / 1e6:g} --sync {sync.value} --trace"
         for run in run_many(seeds, options, jobs=jobs)
         if run.violations
     )
@@ -23,32 +29,33 @@ def failures(stack: str, seeds: range, *, duration: Duration, durable: bool, job
 @pytest.mark.slow  # minutes of simulated time
 @pytest.mark.parametrize("stack", STACKS)
 def test_group_communication(stack: str) -> None:
-    assert not failures(stack, range(8), duration=seconds(15), durable=False, jobs=1)
+    assert not failures(stack, range(8), duration=seconds(15), jobs=1)
 
 
 @pytest.mark.slow  # the same
-@pytest.mark.parametrize("durable", [False, True], ids=["memory lost", "memory kept"])
+@SYNCS
 @pytest.mark.parametrize("stack", ORDERED_ENGINES)
-def test_engine(stack: str, durable: bool) -> None:  # noqa: FBT001 -- a parameter of the test
-    assert not failures(stack, range(4), duration=seconds(15), durable=durable, jobs=1)
+def test_engine(stack: str, sync: Sync) -> None:
+    assert not failures(stack, range(4), duration=seconds(15), sync=sync, jobs=1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("stack", STACKS)
 def test_group_communication_for_long(stack: str) -> None:
-    assert not failures(stack, range(1000, 1060), duration=seconds(60), durable=False, jobs=2)
+    assert not failures(stack, range(1000, 1060), duration=seconds(60), jobs=2)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("durable", [False, True], ids=["memory lost", "memory kept"])
+@SYNCS
 @pytest.mark.parametrize("stack", ORDERED_ENGINES)
-def test_engine_for_long(stack: str, durable: bool) -> None:  # noqa: FBT001
-    assert not failures(stack, range(1000, 1030), duration=seconds(60), durable=durable, jobs=2)
+def test_engine_for_long(stack: str, sync: Sync) -> None:
+    assert not failures(stack, range(1000, 1030), duration=seconds(60), sync=sync, jobs=2)
 
 
 @pytest.mark.slow  # minutes of simulated time
+@SYNCS
 @pytest.mark.parametrize("stack", ORDERED_ENGINES)
-def test_clients_of_an_object_see_one_object(stack: str) -> None:
-    options = RunOptions(stack=stack, duration=seconds(15), object=True, durable=True)
+def test_clients_of_an_object_see_one_object(stack: str, sync: Sync) -> None:
+    options = RunOptions(stack=stack, duration=seconds(15), object=True, sync=sync)
     runs = run_many(range(3), options, jobs=1)
     assert [run.violations for run in runs] == [[]] * 3

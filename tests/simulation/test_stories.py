@@ -12,7 +12,7 @@ from coterie.kernel.clock import milliseconds, seconds
 from coterie.kernel.errors import StackError
 from coterie.kernel.views import Member
 from coterie.simulation import Group, RunOptions, Simulation, run_seed
-from coterie.simulation.group import Host
+from coterie.simulation.host import Host
 from coterie.stacks import STACKS
 
 

@@ -8,6 +8,7 @@ adopted, positions settled. The checks speak of what it finds:
 - *authoritative for ever*: it is never rolled back, nor left out of a later adopted history;
 - *confirmed chain*: confirmed primary views form one chain: a majority accepted each, and each
   shares with the one before a member that accepted both;
+- *memory*: a life that is no zombie begins with all that the one before had on record;
 - *counted rightly*: who accepted a view held its whole initial history; zombies fetched it first;
 - *active replication*: equal histories give equal states (3.4.2), and replaying the authoritative
   history alone gives the same (4.1.1);
@@ -40,7 +41,7 @@ from coterie.kernel.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coterie.kernel.engine import Run
+    from coterie.kernel.engine import Past, Run
     from coterie.kernel.records import Record
     from coterie.kernel.views import Configuration, Member, ViewId
 
@@ -95,6 +96,8 @@ class EngineTracker:
         self._accepted: dict[ViewId, list[Member]] = {}
         self._confirmed: dict[ViewId, tuple[Member, ...]] = {}
         self._loss_accepted = False
+        self._newest: dict[str, _Life] = {}
+        self._changed_disks: set[str] = set()
         self.violations: list[Violation] = []
         self.rolled_back = 0
         self.transfers = 0
@@ -128,14 +131,43 @@ class EngineTracker:
             case _:
                 pass
 
-    def inherit(self, member: Member, ancestor: Member, *, settled: int, end: int) -> None:
-        """Learn that a life began with the history of an earlier one, from its disk."""
-        old = self._lives[ancestor]
-        life = self._lives.setdefault(member, _Life(member))
-        life.entries = {place: key for place, key in old.entries.items() if place <= end}
-        life.state_from = old.state_from
-        life.end = end
-        life.settled = settled
+    def inherit(self, member: Member, past: Past) -> None:
+        """Learn with what a life began: what its replica recovered from its journal."""
+        life = self._lives[member] = _Life(member)
+        life.end = past.version.position
+        life.settled = past.settled
+        life.state_from = past.position
+        for position in range(1, past.position + 1):
+            key = self.authoritative.get(position)
+            if key is not None:
+                life.entries[position] = key
+        for run in past.runs:
+            for position, key, payload in _keys(run):
+                life.entries[position] = key
+                self.payloads[key] = payload
+        before = self._newest.get(member.id)
+        self._newest[member.id] = life
+        if before is not None and not past.is_zombie and member.id not in self._changed_disks:
+            self._compare_memory(before, life)
+        self._changed_disks.discard(member.id)
+
+    def disk_was_changed(self, id: str) -> None:
+        """Learn that a replica has someone else's memory now, or an old one of its own."""
+        self._changed_disks.add(id)
+
+    def _compare_memory(self, before: _Life, life: _Life) -> None:
+        """Who is counted on must know everything that it ever said it knew."""
+        lost = [
+            position
+            for position, key in before.entries.items()
+            if life.entries.get(position, key) != key or position > life.end
+        ]
+        if lost or life.settled < before.settled:
+            self._fail(
+                "memory",
+                f"{life.member} knows {life.end} entries, {life.settled} settled, and is no zombie;"
+                f" {before.member} knew {before.end} and {before.settled}",
+            )
 
     def _fail(self, check: str, evidence: str) -> None:
         self.violations.append(Violation(check, evidence))

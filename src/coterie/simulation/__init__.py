@@ -19,7 +19,8 @@ liveness phase, in which everything is healed and the group must come together a
 
 from coterie.kernel.clock import milliseconds, seconds
 from coterie.simulation.campaign import Run, RunOptions, run_seed
-from coterie.simulation.group import Group, Host
+from coterie.simulation.group import Group
+from coterie.simulation.host import Host
 from coterie.simulation.simulation import Simulation
 
 __all__ = [

@@ -13,7 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from coterie.checking.history import Violation
+from coterie.journal.format import Sync
+from coterie.journal.keeper import JournalKeeper, KeeperSettings
+from coterie.journal.retention import Retention
+from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import Duration, milliseconds, seconds
+from coterie.simulation.disk_faults import LOSSES
 from coterie.simulation.faults import FAULTS, Nemesis
 from coterie.simulation.simulation import SIMULATED_SETTINGS, Simulation
 from coterie.stacks import LAYERS
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from coterie.kernel.layers import Layer
     from coterie.simulation.group import Group
 
-ALL_FAULTS = tuple(FAULTS)
+ALL_FAULTS = tuple(kind for kind in FAULTS if kind not in LOSSES)
 
 _NAMES = "abcdefghijklmnopqrstuvwxyz"
 REPLICAS_MAX = len(_NAMES)
@@ -46,8 +51,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The mean time between two casts of one replica; some runs are busier, some calmer."""
     object: bool = False
     """Whether clients use a replicated counter, instead of replicas proposing to a ledger."""
-    durable: bool = False
-    """Whether replicas of an engine keep their history when they crash."""
+    sync: Sync = Sync.TURN
+    """When replicas of an engine sync their journals."""
     history_bytes: int = 0
     """How much history engines keep; 0 draws between all and hardly any for each seed."""
 
@@ -112,9 +117,10 @@ def run_seed(
     options: RunOptions = DEFAULT_OPTIONS,
     *,
     layers: Mapping[str, type[Layer]] = LAYERS,
+    keeper: type[JournalKeeper] = JournalKeeper,
     trace: Callable[[str], None] | None = None,
 ) -> Run:
-    """Run one seed. *layers* lets tests put in broken variants of layers."""
+    """Run one seed. *layers* and *keeper* let tests put in broken variants."""
     random = Random(f"{seed}/campaign")  # noqa: S311 -- reproducible on purpose
     history_bytes = options.history_bytes or random.choice([200, 1 << 20])
     simulation = Simulation(
@@ -122,7 +128,8 @@ def run_seed(
         stack=options.stack,
         settings=replace(SIMULATED_SETTINGS, history_bytes=history_bytes),
         layers=layers,
-        is_durable=options.durable,
+        journal=_journal_settings(seed, options.sync),
+        keeper=keeper,
         has_object=options.object,
     )
     simulation.trace = trace
@@ -160,6 +167,16 @@ def run_seed(
     return run
 
 
+def _journal_settings(seed: int, sync: Sync) -> KeeperSettings:
+    """Draw how journals are kept: some have many segments and snapshots, some hardly any."""
+    random = Random(f"{seed}/journal")  # noqa: S311 -- reproducible on purpose
+    return KeeperSettings(
+        journal=JournalSettings(sync=sync, segment_bytes=random.choice([1_000, 5_000, 1 << 20])),
+        retention=Retention(journal_bytes_max=random.choice([0, 10_000, 1 << 30])),
+        snapshot_bytes=random.choice([500, 4_000, 30_000]),
+    )
+
+
 def _converge(group: Group, options: RunOptions, run: Run) -> list[str]:
     """Heal everything; then all must be in one view and hear from each other."""
     simulation = group.simulation
@@ -169,7 +186,7 @@ def _converge(group: Group, options: RunOptions, run: Run) -> list[str]:
         host.slowness = 0
         host.set_drift(1.0)
         host.resume()
-        host.start()
+        host.repair()
         if host.is_leaving:
             host.restart()
     begun = simulation.now

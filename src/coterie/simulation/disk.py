@@ -161,6 +161,12 @@ class SimulatedDisk:
         """Have the next syncs fail with an input/output error."""
         self._failing_syncs = count
 
+    def heal(self) -> None:
+        """End all faults that were planned and have not happened; make room."""
+        self._dies_after = None
+        self._failing_syncs = 0
+        self.capacity_bytes = None
+
     def lose_power(self) -> None:
         """Lose the machine: what was not synced is lost, or torn; another boot begins."""
         random = self._random

@@ -6,15 +6,18 @@ nemesis draws faults at random, several a second, each for a random while, so th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coterie.kernel.clock import Duration, milliseconds, seconds
+from coterie.simulation.disk_faults import DISK_FAULTS, LOSSES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from random import Random
 
-    from coterie.simulation.group import Group, Host
+    from coterie.simulation.group import Group
+    from coterie.simulation.host import Host
     from coterie.simulation.network import Link
 
 
@@ -159,39 +162,23 @@ def flapping(group: Group, random: Random) -> Callable[[], None]:
     return undo
 
 
-def _may_forget(group: Group, host: Host) -> bool:
-    """Say whether a majority would keep its memory if this host lost its own.
-
-    An engine without a journal stops for good when it does not; that has tests of its own.
-    """
-    if not group.simulation.has_engine or group.simulation.is_durable:
-        return True
-    forgetful = sum(other.lacks_memory for other in group.hosts.values() if other is not host)
-    return forgetful + 1 <= len(group.hosts) - group.configuration.majority
-
-
 def crash(group: Group, random: Random) -> Callable[[], None]:
-    """Crash a replica; it comes back with a new life later."""
+    """Kill a replica's process; it comes back with a new life later."""
     host = _some_host(group, random)
-    if not _may_forget(group, host):
-        return _nothing
     host.crash()
     return host.start
 
 
 def restart(group: Group, random: Random) -> Callable[[], None]:
-    """Crash a replica and start it again at once."""
+    """Kill a replica's process and start it again at once."""
     host = _some_host(group, random)
-    if _may_forget(group, host):
-        host.restart()
+    host.restart()
     return _nothing
 
 
 def restart_all(group: Group, random: Random) -> Callable[[], None]:
-    """Crash and restart every replica at the same moment."""
+    """Kill and restart every process at the same moment."""
     del random
-    if group.simulation.has_engine and not group.simulation.is_durable:
-        return _nothing
     for host in group.hosts.values():
         host.restart()
     return _nothing
@@ -241,8 +228,6 @@ def clock_drift(group: Group, random: Random) -> Callable[[], None]:
 def leave(group: Group, random: Random) -> Callable[[], None]:
     """Have a replica leave in good order; it joins again with a new life later."""
     host = _some_host(group, random)
-    if not _may_forget(group, host):
-        return _nothing
     host.leave()
 
     def come_back() -> None:
@@ -252,7 +237,9 @@ def leave(group: Group, random: Random) -> Callable[[], None]:
     return come_back
 
 
-FAULTS: dict[str, Callable[[Group, Random], Callable[[], None]]] = {
+Fault = Callable[["Group", "Random"], Callable[[], None]]
+
+FAULTS: dict[str, Fault] = {
     "loss": loss,
     "duplication": duplication,
     "damage": damage,
@@ -273,10 +260,25 @@ FAULTS: dict[str, Callable[[Group, Random], Callable[[], None]]] = {
     "clock-jump": clock_jump,
     "clock-drift": clock_drift,
     "leave": leave,
+    **DISK_FAULTS,
+    **LOSSES,
 }
 
-RARE = {"restart-all": 0.1, "leave": 0.5, "restart": 0.5}
+RARE = {
+    "restart-all": 0.1,
+    "leave": 0.5,
+    "restart": 0.5,
+    "power-all": 0.1,
+    "bit-flip": 0.3,
+    "new-machine": 0.3,
+    "failing-sync": 0.3,
+    "amnesia": 0.1,
+    "old-disk": 0.3,
+}
 """Faults that would drown the others if they came as often."""
+
+
+_OF_JOURNALS = DISK_FAULTS.keys() | LOSSES.keys()
 
 
 class Nemesis:
@@ -285,7 +287,8 @@ class Nemesis:
     def __init__(self, group: Group, random: Random, kinds: Sequence[str]) -> None:
         self._group = group
         self._random = random
-        self._kinds = list(kinds)
+        has_journal = group.simulation.has_engine
+        self._kinds = [kind for kind in kinds if has_journal or kind not in _OF_JOURNALS]
         self._weights = [RARE.get(kind, 1.0) for kind in self._kinds]
         self._is_active = bool(self._kinds)
         self._undo: dict[int, Callable[[], None]] = {}

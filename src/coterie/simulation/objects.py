@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ATTEMPT = milliseconds(300)
 DEADLINE = seconds(4)
-SETTINGS = HostSettings(digest_interval=5)
+SETTINGS = HostSettings(digest_interval=5, dump_interval=50)
 
 
 class Counter:
@@ -67,6 +67,7 @@ class SimulatedObject:
         self._clients = group.clients
         self.standing: Status | None = None
         self._unsettled: list[tuple[int, Answer]] = []
+        self._ready: list[Answer] = []
         simulation = group.simulation
         self.replica, self.engine_host = make_object(
             COUNTER,
@@ -99,11 +100,15 @@ class SimulatedObject:
             if answer.standing is Standing.OPTIMISTIC and isinstance(answer.outcome, Done):
                 self._unsettled.append((answer.outcome.position, answer))
             else:
-                self._clients.answered(answer)
+                self._ready.append(answer)
 
     def settled_up_to(self, position: int) -> None:
-        ready = [answer for place, answer in self._unsettled if place <= position]
+        self._ready += [answer for place, answer in self._unsettled if place <= position]
         self._unsettled = [each for each in self._unsettled if each[0] > position]
+
+    def release_answers(self) -> None:
+        """Let the answers of a turn go to the clients, once the turn has been written down."""
+        ready, self._ready = self._ready, []
         for answer in ready:
             self._clients.answered(answer)
 

@@ -7,6 +7,10 @@ from random import Random
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from coterie.journal.format import Sync
+from coterie.journal.keeper import JournalKeeper, KeeperSettings
+from coterie.journal.retention import Retention
+from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import Duration, milliseconds
 from coterie.kernel.settings import Settings
 from coterie.simulation.group import Group
@@ -24,6 +28,13 @@ SIMULATED_SETTINGS = Settings(
     suspect_after_min=milliseconds(350),
 )
 
+SIMULATED_JOURNAL = KeeperSettings(
+    # Small enough for segments, snapshots and retention to happen in a short run.
+    journal=JournalSettings(segment_bytes=20_000),
+    retention=Retention(journal_bytes_max=50_000),
+    snapshot_bytes=10_000,
+)
+
 
 class Simulation:
     """One run of virtual time, reproducible by its seed."""
@@ -35,12 +46,14 @@ class Simulation:
         stack: str,
         settings: Settings = SIMULATED_SETTINGS,
         layers: Mapping[str, type[Layer]] = LAYERS,
-        is_durable: bool = False,
+        journal: KeeperSettings = SIMULATED_JOURNAL,
+        keeper: type[JournalKeeper] = JournalKeeper,
         has_object: bool = False,
     ) -> None:
         parse_stack(stack, layers)
         self.has_engine = has_engine(stack)
-        self.is_durable = is_durable
+        self.journal = journal
+        self.keeper = keeper
         self.has_object = has_object
         self.seed = seed
         self.stack = stack.upper()
@@ -55,6 +68,11 @@ class Simulation:
         """A running checksum over everything that happened: equal runs have equal digests."""
         self._heap: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
         self._serial = 0
+
+    @property
+    def syncs_every_turn(self) -> bool:
+        """Whether what a replica has written down survives the loss of its machine."""
+        return self.journal.journal.sync is Sync.TURN
 
     def group(self, *names: str, name: str = "group") -> Group:
         """Make a group of replicas with these names and start them all."""
