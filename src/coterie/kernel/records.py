@@ -174,6 +174,9 @@ class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """By the client's own clock."""
     digest: int
     """A checksum over the result, so that a replay can be compared with what was said."""
+    count: int = 1
+    """How many requests, numbered from `request` on, were executed as this one entry; the digest
+    is then over all their results together."""
 
     @property
     def viewstamp(self) -> Viewstamp:
@@ -208,6 +211,96 @@ class ViewEnded(_Record, tag=17, frozen=True, kw_only=True):
     transitional_digest: int
 
 
+# ---- viewstamped replication (tags from 32 on)
+
+
+class InvitationsMade(_Record, tag=32, frozen=True, kw_only=True):
+    """This cohort manages a view change, and has promised no lower view from now on.
+
+    On stable storage before an invitation leaves.
+    """
+
+    view: ViewId
+
+
+class InvitationAccepted(_Record, tag=33, frozen=True, kw_only=True):
+    """This cohort accepted an invitation, and has promised no lower view from now on.
+
+    On stable storage before the acceptance leaves.
+    """
+
+    view: ViewId
+    crashed: bool
+    known: Viewstamp
+    """The last event it knows; of a crashed cohort only the view counts."""
+    was_primary: bool
+
+
+class ViewFormed(_Record, tag=34, frozen=True, kw_only=True):
+    """This cohort, as manager, found that a view can be formed, and with whom."""
+
+    view: ViewId
+    primary: Member
+    members: tuple[Member, ...]
+
+
+class ViewStarted(_Record, tag=35, frozen=True, kw_only=True):
+    """This cohort is active in a view whose initial state it holds.
+
+    On stable storage before it acknowledges anything in the view.
+    """
+
+    view: ViewId
+    primary: Member
+    members: tuple[Member, ...]
+    history: tuple[Viewstamp, ...]
+
+
+class EventsKnown(_Record, tag=36, frozen=True, kw_only=True):
+    """This cohort knows events, numbered from `first` in `view`, and its state reflects them."""
+
+    view: ViewId
+    first: int
+    events: list[bytes]
+
+
+class StateTaken(_Record, tag=37, frozen=True, kw_only=True):
+    """This cohort took over the whole state of a primary; its own is void."""
+
+    view: ViewId
+    source: Member
+    history: tuple[Viewstamp, ...]
+
+
+class Forced(_Record, tag=38, frozen=True, kw_only=True):
+    """This primary knows that a majority of cohorts knows its events up to `number`."""
+
+    view: ViewId
+    number: int
+
+
+class Catastrophe(_Record, tag=39, frozen=True, kw_only=True):
+    """All cohorts answered this manager, and too many have lost their state to go on."""
+
+    view: ViewId
+    normal: tuple[Member, ...]
+    crashed: tuple[Member, ...]
+
+
+class StateAt(_Record, tag=40, frozen=True, kw_only=True):
+    """The digest of this cohort's state right after an event."""
+
+    known: Viewstamp
+    digest: bytes
+
+
+class MembersChanged(_Record, tag=41, frozen=True, kw_only=True):
+    """This primary took a cohort into its view, or left one out, without a view change."""
+
+    view: ViewId
+    members: tuple[Member, ...]
+
+
 GroupRecord = (
     Started | Stopped | ViewProposed | ViewInstalled | TransitionalInstalled | Sent | Delivered
 )
@@ -226,6 +319,20 @@ EngineRecord = (
     | ViewEnded
 )
 """What an engine and the host above it report."""
+
+VsrRecord = (
+    InvitationsMade
+    | InvitationAccepted
+    | ViewFormed
+    | ViewStarted
+    | EventsKnown
+    | StateTaken
+    | Forced
+    | Catastrophe
+    | StateAt
+    | MembersChanged
+)
+"""What viewstamped replication reports; journals do not hold these kinds yet."""
 
 Record = GroupRecord | EngineRecord
 

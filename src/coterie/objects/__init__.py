@@ -39,6 +39,7 @@ from coterie.objects.fronts import Front, Level, NoFront
 from coterie.objects.host import ObjectHost
 from coterie.objects.methods import Argument, Kind, Method, query, update
 from coterie.objects.outcomes import (
+    AllDone,
     AlreadyForgotten,
     Answer,
     Closed,
@@ -55,6 +56,7 @@ from coterie.objects.settings import DEFAULT_HOST_SETTINGS, HostSettings
 
 __all__ = [
     "DEFAULT_HOST_SETTINGS",
+    "AllDone",
     "AlreadyForgotten",
     "Answer",
     "Argument",

@@ -51,6 +51,19 @@ class Call(msgspec.Struct, tag=3, frozen=True, array_like=True, gc=False):
     clock: Microseconds
 
 
+class Calls(msgspec.Struct, tag=7, frozen=True, array_like=True, gc=False):
+    """Execute updates of one method with consecutive request numbers, each once, as one entry."""
+
+    session: int
+    first: int
+    method: str
+    arguments: msgspec.Raw
+    """An array with the arguments of each call."""
+    asked_at: int
+    lowest: int
+    clock: Microseconds
+
+
 class Read(msgspec.Struct, tag=4, frozen=True, array_like=True, gc=False):
     """Execute a query at this place in the order, at the replica that proposed it only."""
 
@@ -82,7 +95,7 @@ class Effects(msgspec.Struct, tag=6, frozen=True, array_like=True, gc=False):
     changes: dict[str, msgspec.Raw]
 
 
-Command = OpenSession | CloseSession | Call | Read | Tick | Effects
+Command = OpenSession | CloseSession | Call | Calls | Read | Tick | Effects
 
 encode_command = msgspec.msgpack.Encoder().encode
 """Give a command as the payload of an entry."""

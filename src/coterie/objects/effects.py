@@ -41,7 +41,8 @@ def execute_for_effects(machine: Machine, run: Run) -> tuple[Outcome, Effects | 
         return known, None
     before = _encode_fields(machine)
     machine.execute([run])
-    outcome = machine.sessions.table[command.session].outcomes[command.request]
+    outcome = machine.sessions.table[command.session].outcome(command.request)
+    assert outcome is not None, "it was just executed"
     changes = {
         name: msgspec.Raw(data)
         for name, data in _encode_fields(machine).items()
@@ -59,7 +60,7 @@ def _known(machine: Machine, call: Call) -> Outcome | None:
         return SESSION_EVICTED
     if call.request < session.lowest:
         return AlreadyForgotten(session.lowest)
-    stored = session.outcomes.get(call.request)
+    stored = session.outcome(call.request)
     if stored is None and not machine.sessions.would_have_room(session, call.lowest):
         return WindowFull(session.lowest)
     return stored

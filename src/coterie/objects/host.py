@@ -40,6 +40,7 @@ from coterie.objects import snapshots
 from coterie.objects.commands import (
     NO_ARGUMENTS,
     Call,
+    Calls,
     CloseSession,
     OpenSession,
     Read,
@@ -56,9 +57,9 @@ from coterie.objects.errors import (
     UnknownMethod,
 )
 from coterie.objects.fronts import Front, Level, NoFront, Proposer
-from coterie.objects.machine import Machine, Place
-from coterie.objects.methods import Kind
-from coterie.objects.outcomes import Answer, Done, Failed, NotTaken, Outcome
+from coterie.objects.machine import Failures, Machine, Place
+from coterie.objects.methods import Kind, decode_parts
+from coterie.objects.outcomes import AllDone, Answer, Done, Failed, NotTaken, Outcome
 from coterie.objects.settings import DEFAULT_HOST_SETTINGS, HostSettings
 from coterie.objects.starting_point import StartingPoint
 
@@ -133,13 +134,13 @@ class ObjectHost:
         )
         self._settled = 0
         self._outbox: list[bytes] = []
-        self._outbox_requests: list[tuple[int, int, int]] = []
+        self._outbox_requests: list[tuple[int, int, int, int]] = []
         self._spoke_at = 0
         self._watched: set[tuple[int, int]] = set()
         # Entries executed above where undoing or the authoritative copy begins, in order.
         self._log: deque[Run] = deque()
         self._log_bytes = 0
-        self._failures: dict[int, Failed] = {}
+        self._failures: Failures = {}
         self._authoritative: Machine | None = None
         self._start: StartingPoint | None = None
         self._log_bytes_max = settings.undo_log_bytes
@@ -214,7 +215,7 @@ class ObjectHost:
                 run = self._log.pop()
                 if run.position <= position:
                     self._log.append(run.up_to(position))
-            for failed in [each for each in self._failures if each > position]:
+            for failed in [each for each in self._failures if each[0] > position]:
                 del self._failures[failed]
             self._context.count("host.rolled_back", self._machine.position - position)
             self._machine = self._replay(copy.copy(), position)
@@ -288,7 +289,7 @@ class ObjectHost:
                 run = run.up_to(self._settled)
             runs.append(run)
         self._execute_with_digests(copy, runs, None, self._failures)
-        for failed in [each for each in self._failures if each <= self._settled]:
+        for failed in [each for each in self._failures if each[0] <= self._settled]:
             del self._failures[failed]
         self._after(copy)
         return copy
@@ -351,7 +352,7 @@ class ObjectHost:
         machine: Machine,
         runs: list[Run],
         place: Place | None,
-        known_failures: dict[int, Failed] | None = None,
+        known_failures: Failures | None = None,
     ) -> None:
         """Execute, stopping where a digest or a dump is due: everywhere at the same positions."""
         while runs and 0 < (due := self._next_stop(machine)) <= runs[-1].last_position:
@@ -423,6 +424,35 @@ class ObjectHost:
         call = Call(session, request, method, raw, asked_at, lowest, self._time())
         self._propose(call, session, request, asked_at)
 
+    def call_many(  # noqa: PLR0913, PLR0917 -- as `call`
+        self,
+        session: int,
+        first: int,
+        method: str,
+        arguments: bytes | msgspec.Raw,
+        lowest: int = 1,
+        asked_at: int = 0,
+    ) -> None:
+        """Execute updates with request numbers from *first* on, each once; *arguments* is an array.
+
+        They are one entry, and so much cheaper than calls one by one. If all of them are executed
+        the answer is one `AllDone` for *first*, otherwise each is answered for itself. Raises as
+        `call` does.
+        """
+        found = self.definition.method(method, Kind.UPDATE)
+        count = found.check_many(arguments)
+        raw = arguments if isinstance(arguments, msgspec.Raw) else msgspec.Raw(arguments)
+        session_here = self._machine.sessions.table.get(session)
+        is_news = session_here is None or session_here.outcomes.keys().isdisjoint(
+            range(first, first + count)
+        )
+        if not self.is_ordered or not is_news:
+            for number, part in enumerate(decode_parts(raw), start=first):
+                self.call(session, number, method, part, lowest, asked_at)
+            return
+        calls = Calls(session, first, method, raw, asked_at, lowest, self._time())
+        self._propose(calls, session, first, asked_at, count)
+
     def read(
         self,
         level: Level,
@@ -467,7 +497,7 @@ class ObjectHost:
         found = self._machine.sessions.table.get(session)
         if found is None or request < found.lowest:
             return None
-        return found.outcomes.get(request)
+        return found.outcome(request)
 
     def watch(self, session: int, request: int) -> None:
         """Answer a request here, too, although another replica proposes it."""
@@ -511,9 +541,10 @@ class ObjectHost:
             refusal = NotTaken(str(error))
             self.front.answer(
                 [
-                    Answer(session, request, refusal, Standing.NON_PRIMARY, asked_at)
-                    for session, request, asked_at in requests
+                    Answer(session, number, refusal, Standing.NON_PRIMARY, asked_at)
+                    for session, request, count, asked_at in requests
                     if session >= 0
+                    for number in range(request, request + count)
                 ]
             )
 
@@ -553,10 +584,11 @@ class ObjectHost:
 
     def _propose(
         self,
-        command: OpenSession | CloseSession | Call | Read | Tick,
+        command: OpenSession | CloseSession | Call | Calls | Read | Tick,
         session: int,
         request: int,
         asked_at: int,
+        count: int = 1,
     ) -> None:
         self._check_broken()
         settings = self.settings
@@ -573,11 +605,12 @@ class ObjectHost:
                     f" {settings.command_bytes_max} (command_bytes_max): send it in parts"
                 )
             self._outbox.append(payload)
-            self._outbox_requests.append((session, request, asked_at))
+            self._outbox_requests.append((session, request, count, asked_at))
             self._spoke_at = command.clock
             return
         if session >= 0:
-            self._refuse(session, request, reason, asked_at)
+            for number in range(request, request + count):
+                self._refuse(session, number, reason, asked_at)
 
     def _refuse(self, session: int, request: int, reason: str, asked_at: int) -> None:
         answer = Answer(session, request, NotTaken(reason), Standing.NON_PRIMARY, asked_at)
@@ -630,9 +663,10 @@ class ObjectHost:
                 answer.standing,
                 answer.asked_at,
                 outcome.digest,
+                len(outcome.results) if isinstance(outcome, AllDone) else 1,
             )
             for answer in answers
-            if isinstance(outcome := answer.outcome, Done | Failed)
+            if isinstance(outcome := answer.outcome, Done | Failed | AllDone)
         ]
         if replies:
             context = self._context

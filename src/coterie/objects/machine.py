@@ -12,7 +12,7 @@ done once for the run; nothing is made for a call that is not kept.
 trace. Setting fields back is done from a copy of the object's `__dict__`, which is taken before
 every call and costs next to nothing. That does not help if the update had begun to change a
 dictionary or a list in place. Where the update raised before it can have changed anything
-(`bytecode.clean_offsets`), which is what updates do that check first, nothing needs to be done.
+(`coterie.objects.clean`), which is what updates do that check first, nothing needs to be done.
 Otherwise the object is *rebuilt*: `rebuild`, set by the host, gives an equal machine as of the
 position before, and its object takes the place of the damaged one. That is slow, and rare.
 
@@ -35,6 +35,7 @@ from coterie.kernel.views import NO_VIEW
 from coterie.objects import current
 from coterie.objects.commands import (
     Call,
+    Calls,
     CloseSession,
     Effects,
     OpenSession,
@@ -56,6 +57,7 @@ from coterie.objects.group_time import GroupTime
 from coterie.objects.methods import Kind
 from coterie.objects.outcomes import (
     SESSION_EVICTED,
+    AllDone,
     AlreadyForgotten,
     Answer,
     Closed,
@@ -66,11 +68,12 @@ from coterie.objects.outcomes import (
     Outcome,
     WindowFull,
 )
+from coterie.objects.packed import execute_calls
 from coterie.objects.sessions import SMALL, SWEEP, Session, Sessions, session_id, weigh
 from coterie.objects.snapshots import FORMAT, FieldPart, Head, SessionPart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sized
 
     from coterie.kernel.views import Member, ViewId
     from coterie.objects.commands import Command
@@ -100,6 +103,10 @@ class Place:
         self.answers: list[Answer] = []
 
 
+Failures = dict[tuple[int, int], Failed]
+"""How updates failed, by position and by their place in an entry of several."""
+
+
 class Machine:
     """One copy of the replicated state."""
 
@@ -120,6 +127,8 @@ class Machine:
         self.sessions = Sessions(settings, is_ordered=is_ordered)
         self.time = GroupTime(settings.leap, majority)
         self.position = 0
+        self.packed: Sized = ()
+        """What the calls before the running one in an entry of several have answered."""
         self.view = NO_VIEW
         self.number = 0
         self.results = 0
@@ -128,8 +137,8 @@ class Machine:
         """The position at which a digest of the state is due; 0 is never."""
         self.weight = 0
         """How many bytes the state had when it was last digested."""
-        self.failures: dict[int, Failed] | None = None
-        """If set, failures are noted here by position, for replays."""
+        self.failures: Failures | None = None
+        """If set, failures are noted here, for replays."""
         self.rebuild: Callable[[int], object] | None = None
         """Gives the object as it was at a position: for undoing what cannot be set back."""
         self.faults: list[str] = []
@@ -152,6 +161,16 @@ class Machine:
             raise NotInAnUpdate("now() has no meaning without total order: replicas would differ")
         return self.time.value
 
+    @property
+    def running_view(self) -> ViewId:
+        """The view of the entry that is being executed."""
+        assert self._run is not None, "asked while an entry is executed"
+        return self._run.view
+
+    def update(self, name: str) -> Method | None:
+        """Give the update of that name."""
+        return self._updates.get(name)
+
     def entropy(self) -> bytes:
         """Give the seed of the running update's chance: its identity."""
         run = self._run
@@ -159,8 +178,10 @@ class Machine:
             raise NotInAnUpdate("chance and ids are for updates; a query runs on one replica only")
         origin = run.origin
         number = run.first + self.position - run.position
-        name = f"{origin.id}#{origin.incarnation}#{number}".encode()
-        return blake2b(name, key=self.seed[:64], digest_size=32).digest()
+        name = f"{origin.id}#{origin.incarnation}#{number}"
+        if self.packed:
+            name += f"#{len(self.packed)}"
+        return blake2b(name.encode(), key=self.seed[:64], digest_size=32).digest()
 
     # ---- executing
 
@@ -168,7 +189,7 @@ class Machine:
         self,
         runs: Iterable[Run],
         place: Place | None = None,
-        known_failures: dict[int, Failed] | None = None,
+        known_failures: Failures | None = None,
     ) -> None:
         """Execute entries that follow what was executed before.
 
@@ -209,6 +230,12 @@ class Machine:
                     if command.clock != clock and is_ordered:
                         clock = command.clock
                         self.time.observe(run.origin.id, clock)
+                    if type(command) is Calls:
+                        results += execute_calls(
+                            self, command, to_number, place, known_failures, is_mine=is_mine
+                        )
+                        state = vars(self.object)
+                        continue
                     if type(command) is not Call:
                         self._control(command, run, place if is_mine else None, known_failures)
                         state = vars(self.object)
@@ -231,12 +258,13 @@ class Machine:
                             else:
                                 sessions.raise_lowest(session, command.lowest)
                         outcome = outcomes.get(request)
-                        if (
-                            outcome is None
-                            and (len(outcomes) >= window_max or session.bytes)
-                            and not sessions.has_room(session)
-                        ):
-                            outcome = WindowFull(session.lowest)
+                        if outcome is None:
+                            if (
+                                len(outcomes) >= window_max or session.bytes
+                            ) and not sessions.has_room(session):
+                                outcome = WindowFull(session.lowest)
+                        elif type(outcome) is AllDone:
+                            outcome = outcome.of(request)
 
                         # No: execute the update.
                         if outcome is None:
@@ -244,7 +272,7 @@ class Machine:
                                 kept = state.copy()
                             method = updates.get(command.method)
                             try:
-                                if known_failures and position in known_failures:
+                                if known_failures and (position, 0) in known_failures:
                                     raise _Known  # noqa: TRY301
                                 if method is None:
                                     raise UnknownMethod(command.method)  # noqa: TRY301
@@ -270,11 +298,11 @@ class Machine:
                                 outcome = Done(position, view, position + to_number, result)
                             except _Known:
                                 assert known_failures is not None
-                                outcome = known_failures[position]
+                                outcome = known_failures[position, 0]
                                 result = outcome.error.encode()
                                 size = weigh(outcome)
                             except BaseException as error:  # noqa: BLE001 -- an answer, too
-                                outcome = self._fail(error, method, kept, view, to_number)
+                                outcome = self.fail(error, method, kept, view, to_number)
                                 result = outcome.error.encode()
                                 size = weigh(outcome)
                                 state = vars(self.object)
@@ -299,15 +327,19 @@ class Machine:
             self._run = None
             current.enter(before)
 
-    def _fail(
+    def fail(  # noqa: PLR0913, PLR0917 -- called in three places
         self,
         error: BaseException,
         method: Method | None,
         kept: dict[str, object],
         view: ViewId,
         to_number: int,
+        index: int = 0,
     ) -> Failed:
-        """Leave no trace of an update that raised, and give what its caller is told."""
+        """Leave no trace of an update that raised, and give what its caller is told.
+
+        What could not be set back was built anew, as it was before the whole entry.
+        """
         position = self.position
         what = f"the update at {position} ({method})"
         if isinstance(error, MemoryError) or not isinstance(error, Exception | SystemExit):
@@ -328,7 +360,7 @@ class Machine:
             position, view, position + to_number, type(error).__name__, self._message(error)
         )
         if self.failures is not None:
-            self.failures[position] = failed
+            self.failures[position, index] = failed
         return failed
 
     def _message(self, error: BaseException) -> str:
@@ -343,7 +375,7 @@ class Machine:
         command: Command,
         run: Run,
         place: Place | None,
-        known_failures: dict[int, Failed] | None,
+        known_failures: Failures | None,
     ) -> None:
         """Execute what is not a call; *place* is there if we proposed it."""
         position = self.position
@@ -377,15 +409,15 @@ class Machine:
             self.broken = f"the effects at {self.position} cannot be applied: {error!r}"
             raise ReplicaBroken(self.broken) from error
 
-    def _tick(self, run: Run, known_failures: dict[int, Failed] | None) -> None:
+    def _tick(self, run: Run, known_failures: Failures | None) -> None:
         method = self.definition.on_tick
-        if method is None or (known_failures and self.position in known_failures):
+        if method is None or (known_failures and (self.position, 0) in known_failures):
             return
         kept = vars(self.object).copy()
         try:
             method.function(self.object)
         except BaseException as error:  # noqa: BLE001 -- as in execute
-            failed = self._fail(error, method, kept, run.view, run.number - run.position)
+            failed = self.fail(error, method, kept, run.view, run.number - run.position)
             # Nobody waits for it, so nobody would hear of it.
             self.note(f"{method} failed at {failed.position}: {failed.error}: {failed.message}")
 
@@ -462,7 +494,10 @@ class Machine:
             self.time.to_clocks(),
         )
         for session in self.sessions.in_order():
-            outcomes = list(session.outcomes.items())
+            outcomes = [
+                (number, outcome.of(number) if isinstance(outcome, AllDone) else outcome)
+                for number, outcome in session.outcomes.items()
+            ]
             for start in range(0, len(outcomes) or 1, OUTCOMES_PER_PART):
                 some = outcomes[start : start + OUTCOMES_PER_PART]
                 yield SessionPart(session.id, session.used, session.lowest, some)

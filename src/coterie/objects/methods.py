@@ -84,6 +84,7 @@ class Method:
         "code",
         "count",
         "decode",
+        "decode_many",
         "encode_result",
         "function",
         "kind",
@@ -123,6 +124,10 @@ class Method:
             whole
         ).decode
         """Reads all arguments; raises `msgspec.ValidationError`."""
+        self.decode_many: Callable[[bytes | msgspec.Raw], list[tuple[Any, ...]]] = (
+            encodable.decoder(list[whole]).decode  # type: ignore[valid-type]
+        )
+        """Reads an array of all arguments of several calls; raises the same."""
 
     def __str__(self) -> str:
         return f"{self._owner}.{self.name}"
@@ -145,6 +150,22 @@ class Method:
         if self._can_nest:
             self._check_nesting(read)
 
+    def check_many(self, data: bytes | msgspec.Raw) -> int:
+        """Check the arguments of several calls, and give how many calls there are."""
+        try:
+            read = self.decode_many(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            try:
+                parts = decode_parts(data)
+            except (msgspec.DecodeError, RecursionError):
+                raise BadArguments(f"{self}: the calls are no array: {error}") from None
+            # One of them says what is wrong, unless they only leave defaults out.
+            read = [self.read(part) for part in parts]
+        if self._can_nest:
+            for values in read:
+                self._check_nesting(values)
+        return len(read)
+
     def _check_nesting(self, values: Sequence[object]) -> None:
         for index, value in enumerate(values):
             if encodable.depth(value) > encodable.NESTING_MAX:
@@ -156,7 +177,7 @@ class Method:
             return self.decode(data)
         except (msgspec.DecodeError, RecursionError) as error:
             try:
-                parts = _decode_parts(data)
+                parts = decode_parts(data)
             except (msgspec.DecodeError, RecursionError):
                 raise BadArguments(f"{self}: the arguments are no array: {error}") from None
             missing = self.arguments[len(parts) :]
@@ -252,7 +273,8 @@ class Method:
         )
 
 
-_decode_parts = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+decode_parts = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+"""Takes an array apart."""
 
 
 def _by_position(

@@ -6,7 +6,7 @@ What they mean for the client:
 
 | outcome | the update |
 |---|---|
-| `Done`, `Failed` | was executed, once; one that failed left no trace |
+| `Done`, `AllDone`, `Failed` | was executed, once; one that failed left no trace |
 | `WindowFull`, `NotTaken` | was surely not executed by this attempt |
 | `AlreadyForgotten`, `SessionEvicted` | may have been executed earlier; nobody remembers |
 """
@@ -60,6 +60,30 @@ class Failed(msgspec.Struct, tag=2, frozen=True, array_like=True, gc=False):
         return Viewstamp(self.view, self.number)
 
 
+class AllDone(msgspec.Struct, tag=9, frozen=True, array_like=True, gc=False):
+    """Several calls of one entry answered, with request numbers from `first` on."""
+
+    position: int
+    view: ViewId
+    number: int
+    first: int
+    results: list[bytes]
+
+    def of(self, request: int) -> Done:
+        """Give the outcome of one of them."""
+        return Done(self.position, self.view, self.number, self.results[request - self.first])
+
+    @property
+    def digest(self) -> int:
+        """A checksum over the answers."""
+        return crc32(b"".join(self.results))
+
+    @property
+    def viewstamp(self) -> Viewstamp:
+        """Where the requests were ordered."""
+        return Viewstamp(self.view, self.number)
+
+
 class SessionEvicted(msgspec.Struct, tag=3, frozen=True, array_like=True, gc=False):
     """The session is not, or no longer, known: open another."""
 
@@ -93,7 +117,15 @@ class Closed(msgspec.Struct, tag=8, frozen=True, array_like=True, gc=False):
 
 
 Outcome = (
-    Done | Failed | SessionEvicted | AlreadyForgotten | WindowFull | NotTaken | Opened | Closed
+    Done
+    | Failed
+    | AllDone
+    | SessionEvicted
+    | AlreadyForgotten
+    | WindowFull
+    | NotTaken
+    | Opened
+    | Closed
 )
 
 

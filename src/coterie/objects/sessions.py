@@ -28,7 +28,7 @@ import heapq
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from coterie.objects.outcomes import Done, Failed
+from coterie.objects.outcomes import AllDone, Done, Failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,8 +58,14 @@ class Session:
         self.used = used
         """The position of the last entry that used it."""
         self.lowest = lowest
-        self.outcomes: dict[int, Done | Failed] = {}
+        self.outcomes: dict[int, Done | Failed | AllDone] = {}
+        """By request number; calls that came as one entry share one."""
         self.bytes = 0
+
+    def outcome(self, request: int) -> Done | Failed | None:
+        """Give how a request ended, if that is remembered."""
+        found = self.outcomes.get(request)
+        return found.of(request) if isinstance(found, AllDone) else found
 
     def copy(self) -> Session:
         """Give an equal session that shares only what never changes."""
@@ -155,7 +161,7 @@ class Sessions:
         for number in gone:
             del outcomes[number]
 
-    def _drop(self, session: Session, outcome: Done | Failed) -> None:
+    def _drop(self, session: Session, outcome: Done | Failed | AllDone) -> None:
         weight = weigh(outcome)
         session.bytes -= weight
         self.bytes -= weight
@@ -217,8 +223,10 @@ class Sessions:
             self.bytes += weight
 
 
-def weigh(outcome: Done | Failed) -> int:
+def weigh(outcome: Done | Failed | AllDone) -> int:
     """Give the bytes for which an outcome counts."""
+    if isinstance(outcome, AllDone):
+        return 0  # large results are not put together
     size = len(outcome.result) if isinstance(outcome, Done) else len(outcome.message)
     return size if size > SMALL else 0
 
