@@ -75,7 +75,11 @@ class OwnSuffixKept(PrimaryViews):
 
     def _adopt(self, transfer: Transfer) -> None:
         transfer.runs = [run for run in transfer.runs if run.last_position > self.log.end]
-        if transfer.offer is None and transfer.runs and transfer.runs[0].position <= self.log.end:
+        if (
+            transfer.state.offer is None
+            and transfer.runs
+            and transfer.runs[0].position <= self.log.end
+        ):
             transfer.runs[0] = transfer.runs[0].after(self.log.end)
         agrees, Log.agrees_with = Log.agrees_with, lambda log, _: log.end  # type: ignore[method-assign,assignment]
         try:

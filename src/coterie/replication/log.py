@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from coterie.kernel.engine import Run, Version
 from coterie.kernel.views import NO_VIEW
+from coterie.replication.vectors import Vector, beyond, last_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from coterie.kernel.views import Member
 
@@ -30,81 +31,108 @@ class Log:
         self.start = 0
         self.end = 0
         self.settled = 0
+        self.forgotten: Vector = {}
+        """For every origin, the number of its last entry up to `start`."""
+        self.contained: Vector = {}
+        """The same up to `end`."""
         self._runs: list[Run] = []
+        self._sizes: list[int] = []
         self._bytes = 0
         self._bytes_max = bytes_max
-        self._origins_at_start: dict[Member, int] = {}
 
-    def append(self, run: Run) -> None:
-        """Add entries at the end."""
+    def append(self, run: Run, size: int | None = None) -> None:
+        """Add entries at the end; *size* is that of their payloads, if it is known."""
         assert run.position == self.end + 1, "entries must follow each other"
+        if size is None:
+            size = sum(map(len, run.payloads))
         self._runs.append(run)
+        self._sizes.append(size)
+        self._bytes += size
         self.end = run.last_position
-        self._bytes += sum(map(len, run.payloads))
+        self.contained[run.origin] = last_number(run)
 
     def settle(self, position: int) -> None:
         """Learn what is authoritative; forget old entries that need not be kept."""
         assert self.settled <= position <= self.end, "settled beyond what is here, or backwards"
         self.settled = position
         forget = 0
-        size = self._bytes
-        while size > self._bytes_max and forget < len(self._runs):
+        while self._bytes > self._bytes_max and forget < len(self._runs):
             run = self._runs[forget]
             if run.last_position > position:
                 break
-            size -= sum(map(len, run.payloads))
+            self._bytes -= self._sizes[forget]
+            self.forgotten[run.origin] = last_number(run)
+            self.start = run.last_position
             forget += 1
         if forget:
-            for run in self._runs[:forget]:
-                last = run.first + len(run.payloads) - 1
-                self._origins_at_start[run.origin] = last
-            self.start = self._runs[forget - 1].last_position
             del self._runs[:forget]
-            self._bytes = size
+            del self._sizes[:forget]
 
     def cut_off(self, position: int) -> None:
         """Drop everything above *position*, which is not below what is settled."""
         assert position >= self.settled, "an authoritative entry is never rolled back"
-        kept: list[Run] = []
-        for run in self._runs:
-            if run.position > position:
-                break
-            kept.append(run.up_to(position))
-        self._runs = kept
-        self.end = max(position, self.start) if kept else self.start
-        self._bytes = sum(len(payload) for run in kept for payload in run.payloads)
+        kept = [run.up_to(position) for run in self._runs if run.position <= position]
+        self._runs, self._sizes, self._bytes = [], [], 0
+        self.end = self.start
+        self.contained = dict(self.forgotten)
+        for run in kept:
+            self.append(run)
 
     def reset(self, position: int, origins: Mapping[Member, int]) -> None:
         """Begin anew above a state taken over whole."""
-        self._runs = []
-        self._bytes = 0
+        self._runs, self._sizes, self._bytes = [], [], 0
         self.start = self.end = self.settled = position
-        self._origins_at_start = dict(origins)
+        self.forgotten = dict(origins)
+        self.contained = dict(origins)
+
+    def above(self, position: int) -> Iterator[Run]:
+        """Give the entries above *position* that are kept, in order."""
+        index = bisect_left(self._runs, position + 1, key=lambda run: run.last_position)
+        for index in range(index, len(self._runs)):  # noqa: B020 -- from there on
+            yield self._runs[index].after(position)
 
     def after(self, position: int, *, up_to: int, bytes_max: int) -> list[Run]:
         """Give entries above *position*, in order, about *bytes_max* of them but at least one."""
         runs: list[Run] = []
         size = 0
-        index = bisect_left(self._runs, position + 1, key=lambda run: run.last_position)
-        for run in self._runs[index:]:
+        for run in self.above(position):
             if run.position > up_to or size > bytes_max:
                 break
-            part = run.after(position).up_to(up_to)
+            part = run.up_to(up_to)
             runs.append(part)
             size += sum(map(len, part.payloads))
         return runs
+
+    def beyond(self, vector: Vector, *, bytes_max: int) -> list[Run]:
+        """Give entries that are not in *vector*, about *bytes_max* of them but at least one."""
+        runs: list[Run] = []
+        size = 0
+        for run in self._runs:
+            if size > bytes_max:
+                break
+            part = beyond(run, vector)
+            if part is not None:
+                runs.append(part)
+                size += sum(map(len, part.payloads))
+        return runs
+
+    def covered_by(self, vector: Vector) -> int:
+        """Give the highest position up to which everything is settled or in *vector*."""
+        position = self.settled
+        for run in self.above(position):
+            inside = vector.get(run.origin, 0) - run.first + 1
+            if inside < len(run.payloads):
+                return position + max(inside, 0)
+            position = run.last_position
+        return position
 
     def agrees_with(self, runs: Sequence[Run]) -> int:
         """Give the highest position up to which our entries are those of *runs*.
 
         *runs* begin right above a position up to which both are known to agree.
         """
-        ours = {
-            position: stamp
-            for run in self.after(runs[0].position - 1, up_to=self.end, bytes_max=1 << 62)
-            for position, stamp in _stamps(run)
-        }
         agreed = runs[0].position - 1
+        ours = {position: stamp for run in self.above(agreed) for position, stamp in _stamps(run)}
         for run in runs:
             for position, stamp in _stamps(run):
                 if ours.get(position) != stamp:
@@ -112,14 +140,15 @@ class Log:
                 agreed = position
         return agreed
 
-    def origins(self, up_to: int) -> dict[Member, int]:
+    def origins(self, up_to: int) -> Vector:
         """Give, for every origin, the identity number of its last entry up to a position."""
-        last = dict(self._origins_at_start)
+        if up_to >= self.end:
+            return dict(self.contained)
+        last = dict(self.forgotten)
         for run in self._runs:
             if run.position > up_to:
                 break
-            part = run.up_to(up_to)
-            last[run.origin] = part.first + len(part.payloads) - 1
+            last[run.origin] = last_number(run.up_to(up_to))
         return last
 
 

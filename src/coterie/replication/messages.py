@@ -1,6 +1,6 @@
-"""The messages of PRIMARY: ordered ones, by which a view becomes primary, and direct ones.
+"""The messages of PRIMARY and UNION: multicast ones, which make a view primary, and direct ones.
 
-Ordered messages name their view, because a cast may wait past the end of the view it was meant
+Multicast messages name their view, because a cast may wait past the end of the view it was meant
 for; direct messages never leave their view.
 """
 
@@ -13,16 +13,18 @@ from coterie.kernel.views import Member, ViewId
 
 
 class Credentials(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
-    """Ordered: what a member brings to a new view."""
+    """Multicast: what a member brings to a new view."""
 
     view: ViewId
     version: Version
     settled: int
     is_zombie: bool
+    holds: list[tuple[Member, int]] = []
+    """Where histories are sets: for every origin the number of its last entry."""
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
-    """Ordered: this member holds the initial history of the view and may be counted.
+    """Multicast: this member holds the initial history of the view and may be counted.
 
     For a member that had to fetch it, this is the paper's xfer_done.
     """
@@ -83,6 +85,20 @@ class StateChunk(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=9):
     data: bytes
 
 
+class FetchMissing(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=10):
+    """Direct: send entries that are not in a set; `serial` tells the answer from earlier ones."""
+
+    serial: int
+    holds: list[tuple[Member, int]]
+
+
+class Missing(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=11):
+    """Direct: the answer; as many entries as fit into one message."""
+
+    serial: int
+    runs: list[Run]
+
+
 PrimaryMessage = (
     Credentials
     | Accept
@@ -93,4 +109,6 @@ PrimaryMessage = (
     | StateOffer
     | FetchChunk
     | StateChunk
+    | FetchMissing
+    | Missing
 )

@@ -39,6 +39,7 @@ from coterie.replication.messages import (
     StateOffer,
 )
 from coterie.replication.transfer import Donor, Transfer
+from coterie.replication.vectors import last_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,22 +148,25 @@ class PrimaryViews(FormingViews[Transfer]):
         run = Run(self._view.id, batch.number, position, batch.sender, batch.first, batch.payloads)
         self._ordered_to = run.last_position
         if self._has_accepted:
-            # A state taken over may be ahead of what has been ordered here.
-            if run.last_position > self.log.end:
-                self._take([run.after(self.log.end)])
+            end = self.log.end
+            if position > end:
+                self._take([run], batch.size)
+            elif run.last_position > end:
+                # A state taken over was ahead of what had been ordered here.
+                self._take([run.after(end)])
         else:
             self._keep_for_after_transfer(run, batch.size)
 
-    def _take(self, runs: list[Run]) -> None:
+    def _take(self, runs: list[Run], size: int | None = None) -> None:
         """Take entries into the history, on record, then hand them up."""
         if not runs:
             return
         log = self.log
         for run in runs:
-            log.append(run)
+            log.append(run, size)
             self._report(EntriesAccepted, run=run)
             if run.origin == self.me and not self._hurries:
-                self._no_longer_pending(run.first + len(run.payloads) - 1)
+                self._no_longer_pending(last_number(run))
             if run.origin not in self._ack_to:
                 self._ack_to.append(run.origin)
         if self._phase is Phase.CONFIRMED:
@@ -190,7 +194,7 @@ class PrimaryViews(FormingViews[Transfer]):
 
     def _propose_again(self) -> None:
         """In a new primary view, propose what did not make it into the history."""
-        contained = self.log.origins(self.log.end).get(self.me, 0)
+        contained = self.log.contained.get(self.me, 0)
         keep: deque[tuple[int, Sequence[bytes]]] = deque()
         again: list[Sequence[bytes]] = []
         for first, payloads in self._pending:
@@ -228,13 +232,13 @@ class PrimaryViews(FormingViews[Transfer]):
         if position <= log.settled:
             return
         if self._hurries:
-            mine = [
-                run.first + len(run.payloads) - 1
-                for run in log.after(log.settled, up_to=position, bytes_max=1 << 62)
-                if run.origin == self.me
-            ]
-            if mine:
-                self._no_longer_pending(mine[-1])
+            mine = 0
+            for run in log.above(log.settled):
+                if run.position > position:
+                    break
+                if run.origin == self.me:
+                    mine = last_number(run.up_to(position))
+            self._no_longer_pending(mine)
         log.settle(position)
         self._report(Settled, position=position)
         self.above.settle(position)
@@ -315,11 +319,13 @@ class PrimaryViews(FormingViews[Transfer]):
             case SettledUpTo(position=position):
                 if self.role is Role.PRIMARY:
                     self._settle(position)
-            case FetchEntries() | FetchChunk():
+            case FetchEntries():
                 if self._has_accepted:
-                    answer = self._donor.answer(message)
-                    if answer is not None:
-                        self._send(sender, answer)
+                    self._send(sender, self._donor.answer(message))
+            case FetchChunk():
+                chunk = self._donor.answer_chunk(message)
+                if chunk is not None:
+                    self._send(sender, chunk)
             case Entries() | StateOffer() | StateChunk():
                 self._on_transfer(message)
             case _:
@@ -335,7 +341,7 @@ class PrimaryViews(FormingViews[Transfer]):
     def _adopt(self, transfer: Transfer) -> None:
         """Everything is here: make it our history, then accept the view."""
         log = self.log
-        offer = transfer.offer
+        offer = transfer.state.offer
         if offer is not None:
             kept = log.settled
         elif transfer.runs:
@@ -352,8 +358,8 @@ class PrimaryViews(FormingViews[Transfer]):
         )
         if offer is not None:
             log.reset(offer.position, dict(offer.origins))
-            self.above.restore(transfer.chunks(), offer.position)
-            self._no_longer_pending_up_to_origins()
+            self.above.restore(transfer.state.chunks(), offer.position)
+            self._no_longer_pending(log.contained.get(self.me, 0))
         elif kept < log.end:
             log.cut_off(kept)
             self._report(RolledBack, position=kept)
@@ -361,11 +367,6 @@ class PrimaryViews(FormingViews[Transfer]):
         log.version = self._initial
         self._take([run.after(log.end) for run in transfer.runs if run.last_position > log.end])
         self._accept()
-
-    def _no_longer_pending_up_to_origins(self) -> None:
-        contained = self.log.origins(self.log.end).get(self.me, 0)
-        if contained:
-            self._no_longer_pending(contained)
 
     @property
     def has_waiting_casts(self) -> bool:
