@@ -1,6 +1,7 @@
 """One process of a deployment: a replica of every group, their journals, and the way in.
 
     async with ReplicaProcess(config, "a", objects=load_objects(config)) as process:
+        print("clients are taken at", process.port.address)
         await process.wait_failed()
 
 What happens when it starts, in this order: the folder is locked; every group's journal is read
@@ -25,19 +26,25 @@ from coterie.kernel.views import Configuration
 from coterie.runtime.address import parse_address
 from coterie.runtime.driver import clock
 from coterie.runtime.process import LiveProcess
+from coterie.service.classes import load_class
 from coterie.service.folder import open_folder
 from coterie.service.hosted import HostedObject
+from coterie.service.port import ClientPort
 from coterie.service.recorder import JournalRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from types import TracebackType
 
     from coterie.journal.disk import FileDisk
     from coterie.kernel.settings import Settings
     from coterie.objects import Definition
-    from coterie.objects.fronts import Front
     from coterie.service.config import ClusterConfig
+
+
+def load_objects(config: ClusterConfig) -> dict[str, Definition]:
+    """Load the class of every group; raises `ClassNotFound` or `NotReplicable`."""
+    return {name: load_class(group.class_) for name, group in config.groups.items()}
 
 
 class ReplicaProcess:
@@ -49,7 +56,6 @@ class ReplicaProcess:
         id: str,
         *,
         objects: Mapping[str, Definition],
-        front: Callable[[str], Front],
         found: bool = False,
         settings: Settings = DEFAULT_SETTINGS,
     ) -> None:
@@ -61,11 +67,11 @@ class ReplicaProcess:
         self.hosted: dict[str, HostedObject] = {}
         self.keepers: dict[str, JournalKeeper] = {}
         self._objects = objects
-        self._front = front
         self._found = found
         self._settings = settings
         self._stack = AsyncExitStack()
         self.live: LiveProcess
+        self.port: ClientPort
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -101,16 +107,29 @@ class ReplicaProcess:
                 settings=self._settings,
             )
         )
+        port = ClientPort(
+            replica=id,
+            incarnation=incarnation,
+            listen=parse_address(mine.clients),
+            addresses={
+                other: str(replica.client_address) for other, replica in config.replicas.items()
+            },
+        )
+        self.port = port
         for name, group in config.groups.items():
-            self.hosted[name] = HostedObject(
+            front = port.front(name)
+            hosted = self.hosted[name] = HostedObject(
                 self.live,
                 group=name,
                 definition=self._objects[name],
                 stack=group.stack,
                 configuration=Configuration(1, config.ids),
-                front=self._front(name),
+                front=front,
                 keeper=self.keepers[name],
             )
+            front.attach(hosted)
+        self.live.driver.turn_ended.append(port.turn_ended)
+        await stack.enter_async_context(port)
 
     def _begin_lives(self, disk: FileDisk) -> int:
         """Begin a life in every journal, all with the same number; give it."""
