@@ -50,7 +50,7 @@ def load_objects(config: ClusterConfig) -> dict[str, Definition]:
 class ReplicaProcess:
     """Everything that runs under one id. *found* makes it one of those its groups begin with."""
 
-    def __init__(  # noqa: PLR0913 -- all by name
+    def __init__(
         self,
         config: ClusterConfig,
         id: str,
