@@ -8,15 +8,26 @@ network partitions. `docs/architecture.md` shows how the folders of this package
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from coterie.client import connect, connect_blocking
     from coterie.locally import LocalObject, local
     from coterie.objects import query, update
 
 __version__: str
 
-__all__ = ["LocalObject", "__version__", "local", "query", "update"]
+__all__ = [
+    "LocalObject",
+    "__version__",
+    "connect",
+    "connect_blocking",
+    "local",
+    "query",
+    "update",
+]
 
 _WHERE = {
     "LocalObject": "coterie.locally",
+    "connect": "coterie.client",
+    "connect_blocking": "coterie.client",
     "local": "coterie.locally",
     "query": "coterie.objects",
     "update": "coterie.objects",

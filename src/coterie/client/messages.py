@@ -37,7 +37,7 @@ TOKEN_MAX = (1 << TOKEN_BITS) - 1
 NONCE_BYTES = 16
 
 Token = Annotated[int, msgspec.Meta(ge=0, le=TOKEN_MAX)]
-Number = Annotated[int, msgspec.Meta(ge=1, lt=1 << 63)]
+Number = Annotated[int, msgspec.Meta(ge=1)]
 """Of a session, or of a request in it."""
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, ParamSpec, Protocol, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from coterie.kernel.engine import Standing
     from coterie.kernel.views import Viewstamp
@@ -57,8 +57,8 @@ class Result(Protocol[R_co]):
     def standing(self) -> Standing:
         """Whether it may still be rolled back."""
 
-    async def settled(self) -> None:
-        """Wait until it cannot be rolled back any more."""
+    async def settled(self) -> Result[R_co]:
+        """Wait until it cannot be rolled back any more, and give the last answer."""
 
 
 class AsyncUpdate(Protocol[P, R_co]):
@@ -69,6 +69,9 @@ class AsyncUpdate(Protocol[P, R_co]):
 
     def detailed(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[Result[R_co]]:
         """Call it, and learn more than its answer."""
+
+    def many(self, calls: Iterable[Sequence[object]]) -> Awaitable[Sequence[R_co | Exception]]:
+        """Call it with each of many lists of arguments; an exception stands for a failed call."""
 
     def options(
         self, *, deadline: float | None = None, majority: bool = False

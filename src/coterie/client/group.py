@@ -1,0 +1,481 @@
+"""A client of one group: how a request comes to its outcome through the faults of replicas.
+
+A request without an answer for a while is made again at another replica; one that was not taken
+is made again after a pause; when a connection is lost, or a replica says that it may have passed
+over an answer, everything asked for there is asked for again. All of it ends with the request's
+deadline.
+
+No task and no timer belongs to a single request: one timer stands for the earliest moment at
+which something must be done about any of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+from coterie.client.errors import NotDone
+from coterie.client.messages import (
+    TOKEN_MAX,
+    AskAgain,
+    News,
+    Refusals,
+    Reported,
+    RolledBack,
+    Settled,
+)
+from coterie.client.replicas import Replicas
+from coterie.client.requests import (
+    BatchRequest,
+    OpenRequest,
+    QueryRequest,
+    ReportRequest,
+    TokenRequest,
+    UpdateRequest,
+)
+from coterie.client.session import Session, Window
+from coterie.client.settings import DEFAULT_CLIENT_SETTINGS, ClientSettings
+from coterie.objects.outcomes import NotTaken, Opened
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Sequence
+
+    from coterie.client.channel import Channel
+    from coterie.client.messages import FromReplica, Refusal, Report, Welcome
+    from coterie.client.requests import Request
+    from coterie.kernel.views import Viewstamp
+    from coterie.objects import Answer, Done, Failed
+
+PATIENCE = 3
+"""How often a replica that says it takes updates may refuse one before another is sought."""
+LATE = "no outcome by the deadline"
+
+
+class GroupClient:
+    """The client; `open` before use, `close` afterwards."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        group: str = "",
+        secret: bytes | None = None,
+        tls: ssl.SSLContext | None = None,
+        settings: ClientSettings = DEFAULT_CLIENT_SETTINGS,
+    ) -> None:
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.group = group
+        self.welcome: Welcome | None = None
+        """The first welcome: what does not change from replica to replica."""
+        self.replicas = Replicas(
+            self, addresses, group=group, secret=secret, tls=tls, settings=settings
+        )
+        self._random = Random()  # noqa: S311 -- spreads attempts in time, protects nothing
+        self._is_closed = False
+        # Requests that are not over, and how many of them have begun.
+        self._live: dict[Request, None] = {}
+        self._begun = 0
+        self._begun_bytes = 0
+        self._tokens: dict[int, TokenRequest] = {}
+        self._token = 0
+        self._windows: dict[int, Window] = {}
+        self._sessions: dict[Session, None] = {}
+        self._queued: dict[Session, None] = {}
+        """The sessions in which calls wait."""
+        self._unsettled: dict[Channel, list[tuple[Done | Failed, UpdateRequest]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    # ---- opening and closing
+
+    async def open(self, deadline: float | None = None, *, spread: bool = True) -> None:
+        """Find a replica; raise `NotWelcome` if none will have us, `NotDone` at the deadline.
+
+        Without *spread*, stay with the first that answers.
+        """
+        wait = self.settings.deadline if deadline is None else deadline
+        try:
+            async with asyncio.timeout(wait):
+                await self.replicas.find_home()
+                if spread:
+                    await self.replicas.spread()
+        except TimeoutError:
+            reason = self.replicas.last_reason
+            raise NotDone(f"no replica answered within {wait} s: {reason}") from None
+
+    async def close(self) -> None:
+        """End all sessions and connections; calls that have no outcome get one now."""
+        self._is_closed = True
+        for request in list(self._live):
+            request.give_up("the client was closed")
+        home = self.replicas.home
+        if home is not None and home.is_ready:
+            home.parcel().closes.extend(self._windows)
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.replicas.close()
+
+    # ---- what users ask for
+
+    @property
+    def majority(self) -> int:
+        """How many replicas are a majority."""
+        assert self.welcome is not None
+        return self.welcome.majority
+
+    @property
+    def window_requests_max(self) -> int:
+        """How many results a session keeps."""
+        assert self.welcome is not None
+        return self.welcome.window_requests_max
+
+    def until(self, deadline: float | None) -> float:
+        """Give the moment at which a call that begins now must have an outcome."""
+        return self.loop.time() + (self.settings.deadline if deadline is None else deadline)
+
+    def session(self) -> Session:
+        """Give a further session, which shares the connections."""
+        session = Session(self)
+        self._sessions[session] = None
+        return session
+
+    def query(  # noqa: PLR0913 -- a query has these parts
+        self,
+        method: str,
+        arguments: bytes,
+        decode: Callable[[bytes], object],
+        *,
+        level: str = "consistent",
+        not_before: Viewstamp | None = None,
+        deadline: float | None = None,
+        is_detailed: bool = False,
+    ) -> asyncio.Future[object]:
+        """Execute a query at one replica."""
+        future = self.loop.create_future()
+        request = QueryRequest(
+            self,
+            future,
+            self.until(deadline),
+            self._new_token(),
+            method,
+            arguments,
+            decode,
+            level,
+            not_before,
+            is_detailed,
+        )
+        self._ask(request)
+        return future
+
+    async def report(self, deadline: float | None = None) -> Report:
+        """Have the replica we are with report on itself and its group."""
+        future = self.loop.create_future()
+        self._ask(ReportRequest(self, future, self.until(deadline), self._new_token()))
+        report: Report = await future
+        return report
+
+    def _ask(self, request: TokenRequest) -> None:
+        if not self.may_wait:
+            raise NotDone(f"{self.settings.queue_max} calls wait in this client (queue_max)")
+        self._tokens[request.token] = request
+        self.begin(request)
+        self.send(request)
+
+    def _new_token(self) -> int:
+        self._token = self._token % TOKEN_MAX + 1
+        return self._token
+
+    # ---- what sessions ask for
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another request may be outstanding."""
+        settings = self.settings
+        return (
+            self._begun < settings.in_flight_max
+            and self._begun_bytes < settings.in_flight_bytes_max
+            and not self._is_closed
+        )
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether another call may wait in this client."""
+        return len(self._live) < self.settings.queue_max
+
+    def enqueue(self, request: UpdateRequest | BatchRequest) -> None:
+        """Watch the deadline of a call that waits in its session."""
+        if self._is_closed:
+            raise NotDone("the client is closed")
+        self._live[request] = None
+        self._queued[request.session] = None
+        self._check_by(request.deadline)
+
+    def begin(self, request: Request) -> None:
+        """Count a request that is about to be sent."""
+        if self._is_closed:
+            raise NotDone("the client is closed")
+        self._live[request] = None
+        self._begun += 1
+        self._begun_bytes += request.size
+
+    def unbegin(self, request: Request) -> None:
+        """Take `begin` back: it will begin again."""
+        self._begun -= 1
+        self._begun_bytes -= request.size
+        request.check_at = request.deadline
+
+    def open_window(self) -> asyncio.Future[object]:
+        """Have the group open a session; gives its id."""
+        future = self.loop.create_future()
+        self._ask(OpenRequest(self, future, self.until(None), self._new_token()))
+        return future
+
+    def add_window(self, session: Session, id: int) -> Window:
+        """Note a session that was opened."""
+        window = self._windows[id] = Window(id, self.window_requests_max)
+        if session not in self._sessions:  # closed meanwhile
+            self._close_window(id)
+        return window
+
+    def remove_session(self, session: Session) -> None:
+        """Forget a session, and let the group forget it."""
+        self._sessions.pop(session, None)
+        if session.window is not None:
+            self._close_window(session.window.id)
+
+    def _close_window(self, id: int) -> None:
+        self._windows.pop(id, None)
+        home = self.replicas.home
+        if home is not None and home.is_ready:
+            home.parcel().closes.append(id)
+
+    def finished(self, request: Request) -> None:
+        """Forget a request that is over, and let one that waits begin."""
+        self._live.pop(request, None)
+        if isinstance(request, TokenRequest):
+            self._tokens.pop(request.token, None)
+            has_begun = True
+        else:
+            assert isinstance(request, UpdateRequest | BatchRequest)
+            has_begun = request.window is not None
+            request.session.forget(request)
+            if isinstance(request, UpdateRequest) and request.watched_at:
+                self._unwatch(request)
+        if has_begun:
+            self._begun -= 1
+            self._begun_bytes -= request.size
+            if self._queued and self.has_room:
+                self._pump()
+
+    def _pump(self) -> None:
+        for session in list(self._queued):
+            session.pump()
+            if not session.queue:
+                del self._queued[session]
+            if not self.has_room:
+                return
+
+    def _unwatch(self, request: UpdateRequest) -> None:
+        assert request.window is not None
+        for channel in request.watched_at:
+            if channel.is_ready:
+                channel.parcel().unwatches.append((request.window.id, request.number))
+
+    # ---- sending
+
+    def send(self, request: Request, channel: Channel | None = None) -> None:
+        """Make a request at the best replica, other than the last one if there is a choice."""
+        if channel is None:
+            channel = self.replicas.choose(request.channel)
+        now = self.loop.time()
+        settings = self.settings
+        if not request.wait:
+            request.wait = min(settings.hedge_after, (request.deadline - now) / 4)
+        elif request.attempts:
+            wait = request.wait * 2 * self._random.uniform(0.75, 1.25)
+            request.wait = min(wait, 4 * settings.hedge_after)
+        request.channel = channel
+        if channel is None:
+            self.replicas.seek()
+        else:
+            request.attempts += 1
+            request.sent_at = now
+            channel.add(request)
+            if isinstance(request, UpdateRequest) and request.majority:
+                self._watch_elsewhere(request)
+        request.check_at = min(now + request.wait, request.deadline)
+        self._check_by(request.check_at)
+
+    def _watch_elsewhere(self, request: UpdateRequest) -> None:
+        """Have the other replicas answer, too, so that a majority can be counted."""
+        self.replicas.want_all()
+        for channel in self.replicas.ready():
+            self._watch_at(request, channel)
+
+    def _watch_at(self, request: UpdateRequest, channel: Channel) -> None:
+        if channel is not request.channel and channel not in request.watched_at:
+            assert request.window is not None
+            request.watched_at.append(channel)
+            channel.parcel().watches.append((request.window.id, request.number))
+
+    def try_later(self, request: Request, channel: Channel, reason: str) -> None:
+        """Make a request again after a pause: it was not taken."""
+        request.reason = f"replica {channel.replica!r} says: {reason}"
+        if not channel.is_primary or request.refusals >= PATIENCE:
+            self.replicas.suspect(channel)
+        settings = self.settings
+        pause = min(settings.retry_first * 2 ** min(request.refusals, 20), settings.retry_max)
+        now = self.loop.time()
+        at = now + pause * self._random.uniform(0.5, 1.5)
+        request.check_at = min(at, request.check_at, request.deadline)
+        self._check_by(request.check_at)
+
+    def follow(self, request: UpdateRequest, channel: Channel, outcome: Done | Failed) -> None:
+        """Tell the request when an outcome is settled or rolled back where it was answered."""
+        self._unsettled.setdefault(channel, []).append((outcome, request))
+        if not request.majority:
+            request.deadline = self.loop.time() + self.settings.settle_max
+            request.check_at = request.deadline
+            self._check_by(request.deadline)
+
+    # ---- the clock
+
+    def _check_by(self, when: float) -> None:
+        if self._timer is not None:
+            if self._timer_at <= when:
+                return
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self.loop.call_at(when, self._sweep)
+
+    def _sweep(self) -> None:
+        """Do what is due for every request, and find out when something is due next."""
+        self._timer = None
+        now = self.loop.time() + 0.001  # loops round to milliseconds
+        for request in list(self._live):
+            if request.check_at <= now and not request.is_over:
+                self._check(request, now)
+        if self._live and not self._is_closed:
+            self._check_by(min(request.check_at for request in self._live))
+
+    def _check(self, request: Request, now: float) -> None:
+        if request.future.cancelled():
+            request.end()  # the caller has gone away
+        elif now >= request.deadline:
+            if request.channel is None and not request.reason and request.attempts == 0:
+                request.reason = self.replicas.last_reason
+            request.give_up(LATE)
+        elif isinstance(request, UpdateRequest | BatchRequest) and request.window is None:
+            request.check_at = request.deadline  # it waits in its session
+        else:
+            channel = request.channel
+            if channel is not None and channel.is_ready and request.attempts > request.refusals:
+                self.replicas.suspect(channel)
+            self.send(request)
+
+    # ---- what channels report
+
+    def on_ready(self, channel: Channel) -> None:
+        welcome = channel.welcome
+        assert welcome is not None
+        if self.welcome is None:
+            self.welcome = welcome
+            self.group = welcome.group
+        self.replicas.learn(welcome.peers)
+        self.replicas.on_ready(channel)
+        for request in list(self._live):
+            if isinstance(request, UpdateRequest | BatchRequest) and request.window is None:
+                continue  # it waits in its session
+            last = request.channel
+            if last is None or last.is_suspect or not last.is_ready:
+                self.send(request, channel)
+            elif isinstance(request, UpdateRequest) and request.majority:
+                self._watch_at(request, channel)
+
+    def on_lost(self, channel: Channel) -> None:
+        self._unsettled.pop(channel, None)
+        self.replicas.on_lost(channel)
+        if self._is_closed:
+            return
+        for request in list(self._live):
+            if request.channel is channel and not request.is_over:
+                request.reason = self.replicas.last_reason
+                if isinstance(request, UpdateRequest):
+                    request.void()
+                self.send(request)
+
+    def on_answers(self, channel: Channel, answers: Sequence[Answer]) -> None:
+        windows, tokens = self._windows, self._tokens
+        if channel.is_suspect and channel.is_primary:
+            channel.is_suspect = all(isinstance(each.outcome, NotTaken) for each in answers)
+        for answer in answers:
+            session = answer.session
+            request: Request | None
+            if session:
+                window = windows.get(session)
+                request = window.pending.get(answer.request) if window is not None else None
+            else:
+                request = tokens.get(answer.request)
+                if request is None and isinstance(answer.outcome, Opened):
+                    # Opened twice, because the first answer was late.
+                    channel.parcel().closes.append(answer.outcome.session)
+            if request is not None:
+                request.answered(channel, answer)
+
+    def on_message(self, channel: Channel, message: FromReplica) -> None:
+        match message:
+            case Refusals(refusals=refusals):
+                for refusal in refusals:
+                    self._refused(refusal)
+            case Settled(position=position):
+                self._settle(channel, position)
+            case RolledBack(position=position):
+                self._roll_back(channel, position)
+            case AskAgain():
+                self._ask_again(channel)
+            case News(peers=peers):
+                self.replicas.learn(peers)
+                if not channel.is_primary:
+                    self.replicas.prefer_another(channel)
+            case Reported(token=token, report=report):
+                asked = self._tokens.get(token)
+                if isinstance(asked, ReportRequest):
+                    asked.end(report)
+            case _:
+                pass
+
+    def _refused(self, refusal: Refusal) -> None:
+        request: Request | None
+        if refusal.session:
+            window = self._windows.get(refusal.session)
+            request = window.pending.get(refusal.request) if window is not None else None
+        else:
+            request = self._tokens.get(refusal.request)
+        if request is not None:
+            request.refused(refusal)
+
+    def _ask_again(self, channel: Channel) -> None:
+        self._unsettled.pop(channel, None)
+        for request in list(self._live):
+            if request.channel is channel and not request.is_over:
+                self.send(request, channel)
+
+    def _settle(self, channel: Channel, position: int) -> None:
+        waiting = self._unsettled.get(channel)
+        if waiting:
+            self._unsettled[channel] = [each for each in waiting if each[0].position > position]
+            for outcome, request in waiting:
+                if outcome.position <= position:
+                    request.settle(outcome)
+
+    def _roll_back(self, channel: Channel, position: int) -> None:
+        waiting = self._unsettled.get(channel)
+        if waiting:
+            self._unsettled[channel] = [each for each in waiting if each[0].position <= position]
+            for outcome, request in waiting:
+                if outcome.position > position and not request.is_over:
+                    request.void()
+                    self.send(request)

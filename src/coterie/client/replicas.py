@@ -1,0 +1,231 @@
+"""Which replicas a client is connected to, and which of them it prefers.
+
+All replicas of a primary view take updates, so there is no leader to find. A client stays with
+one replica, its *home*, as long as that one answers. When it does not, or is lost, the home moves
+to another that is connected, and if there is none, others are sought: the addresses in the order
+of how promising they are, two at a time, until one makes us welcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+from coterie.client.channel import Channel
+from coterie.client.places import Places
+from coterie.client.proof import check_secret
+from coterie.kernel.errors import CoterieError
+from coterie.runtime.address import parse_address
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable, Sequence
+
+    from coterie.client.channel import Owner
+    from coterie.client.messages import Peer
+    from coterie.client.settings import ClientSettings
+
+DIALS_MAX = 2
+"""How many addresses are tried at the same time, unless all replicas are wanted."""
+
+
+class Replicas:
+    """The channels of one client. What they bring goes to *owner*."""
+
+    def __init__(  # noqa: PLR0913 -- all by name
+        self,
+        owner: Owner,
+        addresses: Sequence[str],
+        *,
+        group: str,
+        secret: bytes | None,
+        tls: ssl.SSLContext | None,
+        settings: ClientSettings,
+    ) -> None:
+        if not addresses:
+            raise CoterieError("give at least one address of a replica, as host:port")
+        for address in addresses:
+            parse_address(address)
+        if secret is not None:
+            check_secret(secret)
+        self.home: Channel | None = None
+        self.last_reason = "no replica could be reached"
+        """Why the last attempt to reach one failed."""
+        self._owner = owner
+        self._group = group
+        self._secret = secret
+        self._tls = tls
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._random = Random()  # noqa: S311 -- spreads clients and attempts, protects nothing
+        self._places = Places(addresses, settings, self._random)
+        self._channels: dict[str, Channel] = {}
+        self._dials: dict[str, asyncio.Task[None]] = {}
+        self._redial: asyncio.TimerHandle | None = None
+        self._wants_all = False
+        self._is_closed = False
+        self._news = asyncio.Event()
+        """Set when a channel became ready, or an attempt has failed."""
+
+    # ---- opening and closing
+
+    async def find_home(self) -> Channel:
+        """Give the first channel that is ready; raise `NotWelcome` if none will ever be."""
+        while self.home is None:
+            hopeless = self._places.why_hopeless()
+            if hopeless is not None:
+                raise hopeless
+            self._news.clear()
+            self.seek()
+            await self._news.wait()
+        return self.home
+
+    async def spread(self) -> None:
+        """Move to a replica chosen by chance, so that clients with one address do not crowd."""
+        first = self.home
+        if first is None or first.welcome is None:
+            return
+        peers = [peer for peer in first.welcome.peers if peer.address and peer.is_in_view]
+        if not peers:
+            return
+        chosen = self._random.choice(peers)
+        if chosen.id == first.replica or chosen.address in self._channels:
+            return
+        await self._dial(chosen.address, self._settings.hedge_after)
+        channel = self._channels.get(chosen.address)
+        if channel is not None and channel.is_ready and channel.is_primary:
+            self.home = channel
+            first.close()
+
+    async def close(self) -> None:
+        """Let what was asked for leave, and end all connections."""
+        self._is_closed = True
+        dials = list(self._dials.values())
+        for task in dials:
+            task.cancel()
+        if self._redial is not None:
+            self._redial.cancel()
+        channels = list(self._channels.values())
+        for channel in channels:
+            channel.close()
+        waiting = [*dials, *(channel.ended for channel in channels)]
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._settings.retry_max)
+        for channel in channels:
+            channel.transport.abort()
+
+    # ---- choosing
+
+    def ready(self) -> list[Channel]:
+        """Give the channels at which requests can be made."""
+        return [channel for channel in self._channels.values() if channel.is_ready]
+
+    def choose(self, last: Channel | None) -> Channel | None:
+        """Give the best channel for a request, another than its *last* if there is a choice."""
+        home = self.home
+        if home is not None and home is not last and home.is_ready and not home.is_suspect:
+            return home
+        ready = self.ready()
+        others = [channel for channel in ready if channel is not last] or ready
+        return min(
+            others,
+            key=lambda each: (each.is_suspect, not each.is_primary, each is not home),
+            default=None,
+        )
+
+    def suspect(self, channel: Channel) -> None:
+        """A replica does not answer, or cannot: prefer another, and seek one if there is none."""
+        channel.is_suspect = True
+        self.prefer_another(channel)
+        self.seek()
+
+    def prefer_another(self, channel: Channel) -> None:
+        """Move home away from a replica, if another is known to be better."""
+        if self.home is channel:
+            others = [each for each in self.ready() if each.is_primary and not each.is_suspect]
+            if others:
+                self.home = self._random.choice(others)
+
+    def want_all(self) -> None:
+        """Be connected to all replicas from now on."""
+        if not self._wants_all:
+            self._wants_all = True
+            self.seek()
+
+    # ---- what channels report
+
+    def learn(self, peers: Iterable[Peer]) -> None:
+        """Take over what a replica says of all of them."""
+        self._places.learn(peers)
+
+    def on_ready(self, channel: Channel) -> None:
+        """Take a channel into use."""
+        self._channels[channel.address] = channel
+        self._places.succeeded(channel.address, channel.replica)
+        home = self.home
+        if home is None or not home.is_ready or home.is_suspect:
+            self.home = channel
+        self._news.set()
+
+    def on_lost(self, channel: Channel) -> None:
+        """Do without a channel."""
+        if self._channels.get(channel.address) is channel:
+            del self._channels[channel.address]
+        if channel.welcome is None or self._is_closed:
+            return  # whoever dialled sees to it
+        if not channel.is_let_go:
+            self.last_reason = f"{channel.address}: {channel.reason}"
+            self._places.failed(channel.address, self._loop.time(), channel.unwelcome)
+        if self.home is channel:
+            self.home = min(self.ready(), key=lambda each: each.is_suspect, default=None)
+        self.seek()
+
+    # ---- seeking
+
+    def seek(self) -> None:
+        """See to it that there is a good channel, or as many as are wanted."""
+        ready = self.ready()
+        limit = DIALS_MAX
+        if self._wants_all:
+            limit = 1 << 30
+        elif any(not channel.is_suspect for channel in ready):
+            return
+        now = self._loop.time()
+        replicas = {channel.replica for channel in ready}
+        while len(self._dials) < limit and not self._is_closed:
+            busy = {*self._channels, *self._dials}
+            address, later = self._places.choose(now, avoid=busy, replicas=replicas)
+            if address is None:
+                if later is not None and self._redial is None:
+                    self._redial = self._loop.call_at(later, self._seek_again)
+                return
+            dial = self._dial(address, self._settings.connect_timeout)
+            self._dials[address] = self._loop.create_task(dial, name=f"dial {address}")
+
+    def _seek_again(self) -> None:
+        self._redial = None
+        self.seek()
+
+    async def _dial(self, address: str, patience: float) -> None:
+        """Try one address; it ends with a channel that is ready, or with a failure noted."""
+        host, port = parse_address(address)
+        channel = Channel(self._owner, address, self._group, self._secret)
+        reason = ""
+        try:
+            async with asyncio.timeout(patience):
+                await self._loop.create_connection(lambda: channel, host, port, ssl=self._tls)
+                await channel.greeted
+        except TimeoutError:
+            reason = f"{address} did not answer within {patience} s"
+        except OSError as error:
+            reason = f"{address}: {(error.strerror or str(error)).lower()}"
+        finally:
+            self._dials.pop(address, None)
+            if channel.welcome is None and hasattr(channel, "transport"):
+                channel.abort(reason or channel.reason)
+        if channel.welcome is None:
+            self.last_reason = reason or f"{address}: {channel.reason}"
+            self._places.failed(address, self._loop.time(), channel.unwelcome)
+            self._news.set()
+            self.seek()
