@@ -42,7 +42,7 @@ def copy_group(group: Group, folder: Path) -> None:
         copy(host.disk, folder)
 
 
-def make_group(
+def make_group(  # noqa: PLR0913 -- what a run is made of
     *,
     seed: int = 1,
     stack: str = SAFE,

@@ -1,0 +1,118 @@
+"""The ranges of a group's positions: what one task of a check or of the rebuild works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from coterie.pipeline.judging import Acceptances
+from coterie.pipeline.schemas import ENTRIES, REPLIES
+from coterie.pipeline.witnesses import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from coterie.pipeline.lake import Lake
+    from coterie.pipeline.witnesses import Testimony
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Consecutive positions of one group, and the files of all replicas that speak of them."""
+
+    group: str
+    number: int
+    width: int
+    entries: tuple[str, ...]
+    replies: tuple[str, ...]
+
+    @property
+    def start(self) -> int:
+        """The first position."""
+        return self.number * self.width
+
+
+def ranges_of(lake: Lake, groups: Iterable[str]) -> list[Range]:
+    """Give all ranges of *groups*, in order."""
+    return [
+        Range(
+            group,
+            number,
+            lake.width,
+            tuple(files.get("entries", ())),
+            tuple(files.get("replies", ())),
+        )
+        for group in groups
+        for number, files in lake.ranges(group).items()
+    ]
+
+
+def writer_of(file: str) -> tuple[str, int]:
+    """Give the replica and the life whose rows a file of the lake holds."""
+    replica, incarnation, _ = PurePath(file).stem.rsplit("-", 2)
+    return unquote(replica), int(incarnation)
+
+
+class EntryFiles:
+    """The entries of one range in all replicas; columns are read when they are needed."""
+
+    def __init__(self, files: Sequence[str], testimony: Testimony) -> None:
+        self.files = files
+        self._testimony = testimony
+        columns: list[pa.Table] = []
+        bits: list[NDArray[np.int64]] = []
+        keys: list[NDArray[np.int64]] = []
+        for file in files:
+            table = pq.read_table(file, columns=["position", "fingerprint", "sequence"])
+            replica, incarnation = writer_of(file)
+            columns.append(table)
+            bits.append(np.full(len(table), testimony.names.index(replica), np.int64))
+            keys.append(table["sequence"].to_numpy() + key_of(incarnation, 0))
+        empty = np.zeros(0, np.int64)
+        self.rows = Acceptances(
+            positions=np.concatenate([empty, *(each["position"].to_numpy() for each in columns)]),
+            fingerprints=np.concatenate(
+                [empty, *(each["fingerprint"].to_numpy() for each in columns)]
+            ),
+            bits=np.concatenate([empty, *bits]),
+            keys=np.concatenate([empty, *keys]),
+        )
+        self._ends = np.cumsum([len(each) for each in columns], dtype=np.int64)
+
+    def take(self, rows: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+        """Give *columns* of some rows, in the order of *rows*."""
+        schema = pa.schema([ENTRIES.field(name) for name in columns])
+        which = np.searchsorted(self._ends, rows, side="right")
+        parts: list[pa.Table] = []
+        places: list[NDArray[np.int64]] = []
+        for index in np.unique(which).tolist():
+            mine = np.flatnonzero(which == index)
+            start = 0 if index == 0 else int(self._ends[index - 1])
+            table = pq.read_table(self.files[index], columns=list(columns))
+            wanted = rows[mine] - start
+            # Mostly whole files are wanted, in order: then nothing is to be gathered.
+            is_all = len(wanted) == len(table) and bool((np.diff(wanted) == 1).all())
+            parts.append(table if is_all else table.take(pa.array(wanted)))
+            places.append(mine)
+        if not parts:
+            return schema.empty_table()
+        joined = pa.concat_tables(parts).cast(schema)
+        order = np.concatenate(places)
+        if len(parts) == 1 and bool((np.diff(order) == 1).all()):
+            return joined
+        return joined.take(pa.array(np.argsort(order, kind="stable")))
+
+
+def read_replies(files: Sequence[str], columns: Sequence[str]) -> pa.Table:
+    """Give *columns* of all replies of a range, and who replied."""
+    schema = pa.schema([REPLIES.field(name) for name in columns])
+    parts = [pq.read_table(file, columns=list(columns)).cast(schema) for file in files]
+    return pa.concat_tables(parts) if parts else schema.empty_table()

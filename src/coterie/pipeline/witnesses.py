@@ -1,0 +1,315 @@
+"""What each replica's journal says of itself as a whole, in a form that every task can have.
+
+Whether an entry that a replica accepted stayed in its history, and whether the replica called it
+authoritative, is said by few records that may stand far from it: later adoptions and settlements.
+A *witness* is these few, in order, for one replica over all its lives; a *group's testimony* is
+all witnesses, and which replicas there should be. Both are small whatever the history is, so they
+travel to all tasks, and no join is needed.
+
+An event can *void* what a replica held above a position:
+
+- adopting a history keeps the entries up to `kept`;
+- taking over a whole state keeps what was settled; above that the replica's own entries may or may
+  not be those that the state contains. The state's entries are accepted implicitly;
+- beginning a life with less than was known: a loss of memory;
+- an operator's `Recovered`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.journal import Kind
+from coterie.kernel.views import Configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
+
+    from coterie.pipeline.lake import Lake
+
+_LIFE_SHIFT = 40
+REPLICAS_MAX = 63
+"""Replicas of one group; sets of them are bits of one number."""
+_NEVER = (1 << 62) - 1
+_INCOMPLETE = {Kind.DAMAGED, Kind.MISSING, Kind.UNREADABLE, Kind.MISPLACED}
+"""Findings after which a journal may lack records that the replica once wrote."""
+
+
+class Void(enum.IntEnum):
+    """Why a replica no longer holds what it held."""
+
+    ADOPTED = 0
+    RESTORED = 1
+    LOST = 2
+    RECOVERED = 3
+
+
+def key_of(incarnation: int, sequence: int) -> int:
+    """Give one number by which the records of a replica are in order over all its lives."""
+    return incarnation << _LIFE_SHIFT | sequence
+
+
+def place_of(key: int) -> tuple[int, int]:
+    """Give incarnation and sequence back."""
+    return key >> _LIFE_SHIFT, key & ((1 << _LIFE_SHIFT) - 1)
+
+
+@dataclass(slots=True)
+class Voiding:
+    """One event that voided what a replica held above a position."""
+
+    key: int
+    above: int
+    kind: Void
+    given_up_above: int
+    """Above this, entries were surely given up for a history without them."""
+    settled: int
+    """Up to where the replica called everything authoritative just before."""
+
+
+@dataclass(slots=True)
+class Breach:
+    """A replica went back on its own word: it settled a position and gave up lower ones."""
+
+    key: int
+    position: int
+    settled: int
+    how: str
+
+
+@dataclass(slots=True)
+class Witness:
+    """What one replica's journal says as a whole."""
+
+    replica: str
+    voidings: list[Voiding] = field(default_factory=list)
+    breaches: list[Breach] = field(default_factory=list)
+    lapses: list[Breach] = field(default_factory=list)
+    """Lives that began with less than the ones before had settled, and did not say so."""
+    settled: int = 0
+    """Up to where it calls everything authoritative at its end."""
+    settled_max: int = 0
+    """The same at any time."""
+    covered: int = 0
+    """Entries up to here it accepted as part of a state, or its records of them are removed."""
+    acceptances: list[tuple[int, int]] = field(default_factory=list)
+    """When it accepted primary views, and how long their initial histories were."""
+    is_complete: bool = True
+    """Whether all of its journal could be read."""
+
+    def fates(
+        self, positions: NDArray[np.int64], keys: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Say what became of entries that were accepted at *positions* in the records *keys*.
+
+        Gives the key of the event that voided each (or a number above all keys), whether it was
+        given up for a history without it, and whether the replica called it authoritative.
+        """
+        until = np.full(len(positions), _NEVER, np.int64)
+        given_up = np.zeros(len(positions), np.bool_)
+        settled = np.full(len(positions), self.settled, np.int64)
+        highest = int(positions.max(initial=0))
+        first = int(keys.min(initial=_NEVER))
+        for event in self.voidings:
+            if event.above >= highest or event.key <= first:
+                continue
+            hit = (keys < event.key) & (positions > event.above) & (until == _NEVER)
+            until[hit] = event.key
+            settled[hit] = event.settled
+            given_up[hit] = positions[hit] > event.given_up_above
+        return until, given_up, positions <= settled
+
+
+@dataclass(slots=True)
+class Testimony:
+    """What all journals of one group say as a whole."""
+
+    group: str
+    stack: str
+    configuration: Configuration
+    witnesses: list[Witness]
+    """In the order of their bits; the replicas of the configuration come first."""
+    has_accepted_loss: bool = False
+    """Whether an operator ended a loss of memory by hand: what was before may be gone."""
+
+    @property
+    def names(self) -> list[str]:
+        """The replicas in the order of their bits."""
+        return [witness.replica for witness in self.witnesses]
+
+    @property
+    def counted(self) -> int:
+        """The bits of the replicas that count for a majority."""
+        return (1 << len(self.configuration.members)) - 1
+
+    @property
+    def missing(self) -> int:
+        """The bits of the counted replicas whose journals are not there, or not whole."""
+        return sum(
+            1 << bit
+            for bit, witness in enumerate(self.witnesses)
+            if not witness.is_complete and witness.replica in self.configuration.members
+        )
+
+    def names_of(self, bits: int) -> list[str]:
+        """Give the replicas that a set of bits stands for."""
+        return [name for bit, name in enumerate(self.names) if bits >> bit & 1]
+
+
+def testimonies(
+    *,
+    lives: DataFrame,
+    standings: DataFrame,
+    views: DataFrame,
+    segments: DataFrame,
+    findings: DataFrame,
+) -> dict[str, Testimony]:
+    """Gather what the journals of each group say as a whole."""
+    gathered: dict[str, _Gathering] = {}
+
+    def of(row: Mapping[str, Any]) -> _Gathering:
+        return gathered.setdefault(row["group"], _Gathering(row["group"]))
+
+    for row in _rows(lives.where("event = 'started'")):
+        of(row).started(row)
+    for row in _rows(segments.drop("files", "digest", "follows_digest")):
+        of(row).segment(row)
+    for row in _rows(standings.drop("source", "view", "version", "at")):
+        of(row).note(row, 1)
+    accepted = views.where("event = 'accepted'")
+    for row in _rows(accepted.select("group", "replica", "incarnation", "sequence", "position")):
+        of(row).note({**row, "event": "accepted"}, 1)
+    kinds = [kind.value for kind in _INCOMPLETE]
+    for row in _rows(findings.where(findings["kind"].isin(kinds))):
+        of(row).incomplete.add(row["replica"])
+    return {group: each.testimony() for group, each in sorted(gathered.items())}
+
+
+def testimonies_of(lake: Lake, spark: Any) -> dict[str, Testimony]:  # noqa: ANN401
+    """Gather what the journals in a lake say as a whole."""
+    names = ("lives", "standings", "views", "segments", "findings")
+    return testimonies(**{name: lake.read(spark, name) for name in names})
+
+
+def _rows(frame: DataFrame) -> Iterable[dict[str, Any]]:
+    for batch in frame.toArrow().to_batches():
+        yield from batch.to_pylist()
+
+
+class _Gathering:
+    """Collects the rows of one group."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.stack = ""
+        self.configuration = Configuration(0, ())
+        self.incomplete: set[str] = set()
+        self._notes: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
+
+    def started(self, row: dict[str, Any]) -> None:
+        """Take the start of a life: who belongs to the group."""
+        if row["configuration"] >= self.configuration.number:
+            self.configuration = Configuration(row["configuration"], tuple(row["replicas"]))
+            self.stack = row["stack"]
+        self._notes.setdefault(row["replica"], [])
+
+    def segment(self, row: dict[str, Any]) -> None:
+        """Take what the replica remembered at the beginning of a segment."""
+        self.note({**row, "event": "segment", "sequence": row["first"]}, 0)
+
+    def note(self, row: dict[str, Any], order: int) -> None:
+        """Take an event of a replica."""
+        key = key_of(row["incarnation"], row["sequence"])
+        self._notes.setdefault(row["replica"], []).append((key, order, row))
+
+    def testimony(self) -> Testimony:
+        """Give what was gathered."""
+        members = self.configuration.members
+        others = sorted(set(self._notes) - set(members))
+        names = [*members, *others]
+        if len(names) > REPLICAS_MAX:
+            raise ValueError(
+                f"group {self.group} has {len(names)} replicas, at most {REPLICAS_MAX}"
+            )
+        result = Testimony(self.group, self.stack, self.configuration, [])
+        for name in names:
+            notes = self._notes.get(name)
+            witness = Witness(name, is_complete=notes is not None and name not in self.incomplete)
+            in_order = sorted(notes or [], key=lambda note: note[:2])
+            _mark_gaps([row for _, _, row in in_order if row["event"] == "segment"])
+            for key, _, row in in_order:
+                _tell(witness, key, row)
+                result.has_accepted_loss |= row["event"] == "recovered"
+            result.witnesses.append(witness)
+        return result
+
+
+def _mark_gaps(segments: list[dict[str, Any]]) -> None:
+    """Say of each segment whether what came before it is not there."""
+    lives = {row["incarnation"] for row in segments}
+    end = (0, 0)
+    for row in segments:
+        life, last = end
+        if row["incarnation"] == life:
+            is_after_gap = row["first"] > last + 1
+        elif row["first"] > 1:
+            is_after_gap = True
+        else:
+            is_after_gap = bool(row["follows_incarnation"]) and (
+                row["follows_incarnation"] not in lives
+            )
+        row["is_after_gap"] = is_after_gap
+        end = (row["incarnation"], row["last"])
+
+
+def _tell(witness: Witness, key: int, row: dict[str, Any]) -> None:
+    """Let a witness say one thing more."""
+    position, settled = row.get("position") or 0, witness.settled
+    match row["event"]:
+        case "segment":
+            _tell_segment(witness, key, row)
+        case "accepted":
+            witness.acceptances.append((key, position))
+        case "settled":
+            witness.settled = position
+        case "rolled back":
+            _tell_breach(witness, key, position, "rolled back what is above it")
+        case "adopted" if row["restored"]:
+            restored = row["restored"]
+            _tell_breach(witness, key, restored, "took over a state from before it")
+            witness.voidings.append(Voiding(key, settled, Void.RESTORED, restored, settled))
+            witness.settled = restored
+            witness.covered = max(witness.covered, restored)
+        case "adopted":
+            _tell_breach(witness, key, position, "adopted a history without it")
+            witness.voidings.append(Voiding(key, position, Void.ADOPTED, position, settled))
+            witness.settled = min(settled, position)
+        case "recovered":
+            witness.voidings.append(Voiding(key, position, Void.RECOVERED, position, settled))
+            witness.settled = min(settled, position)
+    witness.settled_max = max(witness.settled_max, witness.settled)
+
+
+def _tell_segment(witness: Witness, key: int, row: dict[str, Any]) -> None:
+    if row["first"] == 1 and row["version_position"] is not None:
+        # A life begins, with all or less of what the one before knew.
+        known, settled = row["version_position"], witness.settled
+        witness.voidings.append(Voiding(key, known, Void.LOST, _NEVER, settled))
+        witness.settled = row["settled"]
+        if row["settled"] < settled and not row["is_zombie"]:
+            witness.lapses.append(Breach(key, row["settled"], settled, "began without it"))
+    # Where the records before a segment are not there, what it remembered stands for them.
+    if row["is_after_gap"]:
+        witness.covered = max(witness.covered, row["settled"])
+
+
+def _tell_breach(witness: Witness, key: int, position: int, how: str) -> None:
+    if position < witness.settled:
+        witness.breaches.append(Breach(key, position, witness.settled, how))
