@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from coterie.journal.format import Sync
+from coterie.journal.keeper import JournalKeeper
 from coterie.kernel.layers import Layer
 from coterie.kernel.records import Delivery
 from coterie.membership.change import Proposal, ViewChange
@@ -254,16 +256,22 @@ class _NeverStopped(Layer):
 class Broken:
     """A variant, the stack it runs in, and the check that must name it."""
 
-    layer: type[Layer]
+    kind: type[Layer | JournalKeeper]
     stack: str
     caught_by: tuple[str, ...]
     first_seed: int = 0
     """A seed known to catch it, to begin with; the next 199 may be needed when code changes."""
+    sync: Sync = Sync.TURN
 
     @property
     def layers(self) -> dict[str, type[Layer]]:
-        """The registry with the variant in its place."""
-        return {**LAYERS, self.layer.name: self.layer}
+        """The registry with the variant in its place, if it is a layer."""
+        return {**LAYERS, self.kind.name: self.kind} if issubclass(self.kind, Layer) else LAYERS
+
+    @property
+    def keeper(self) -> type[JournalKeeper]:
+        """Who keeps the journals."""
+        return self.kind if issubclass(self.kind, JournalKeeper) else JournalKeeper
 
 
 BROKEN = (

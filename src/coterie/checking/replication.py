@@ -145,6 +145,9 @@ class EngineTracker:
             for position, key, payload in _keys(run):
                 life.entries[position] = key
                 self.payloads[key] = payload
+        # The last turn before a crash may be on record although nobody heard of it.
+        for key in life.entries.values():
+            self._holders.setdefault(key, set()).add(member.id)
         before = self._newest.get(member.id)
         self._newest[member.id] = life
         if before is not None and not past.is_zombie and member.id not in self._changed_disks:
