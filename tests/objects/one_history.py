@@ -30,8 +30,9 @@ class Tags:
     @update
     def tag(self, page: str, tags: set[str]) -> set[str]:
         self.names |= tags
-        # The order of the dictionary now depends on the order of a set.
-        for tag in tags:
+        # The order of the dictionary now depends on the order of a set; the detour hides it from
+        # what refuses classes.
+        for tag in tags | set():
             self.pages.setdefault(tag, set()).add(page)
             self.pairs[tag, len(page)] = frozenset(name.encode() for name in tags)
         return self.names

@@ -1,178 +1,191 @@
 """What the compiled code of a method tells before it ever runs.
 
-Two questions, answered from the instructions, so that they can be asked of classes whose source is
-not at hand (a third, whether a method that raises has changed anything, has its own module:
-`coterie.objects.clean`):
+The instructions are asked, not the source, so that it works for classes whose source is not at
+hand. Everything here is about what can be recognised on the face of it: a name is taken for what
+it stands for now, and a value is followed through attributes and subscripts, not through variables
+or calls. So what is found is there, and what is not found may be there all the same.
 
-- Does an update call something whose answer differs from machine to machine (a clock, chance, the
-  address of an object)? Such calls are refused when the class is defined. Only what can be
-  recognised is: a module or function reached by its global name, in the update itself and in the
-  functions of the class and its module that it names.
-- Does a query set a field, or an update one that is not declared?
+Two modules build on it: `coterie.objects.differences` (what would differ from replica to replica)
+and `coterie.objects.clean` (where a method that raises has changed nothing).
 """
 
 from __future__ import annotations
 
 import builtins
 import dis
+import sys
 import types
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-_TIME = "use coterie.objects.now()"
-_CHANCE = "use coterie.objects.random()"
-_IDS = "use coterie.objects.new_id()"
-_OUTSIDE = "an update may depend on its arguments and the object's state only"
+UNKNOWN = object()
+"""What a name stands for that nobody knows."""
 
-_DIFFERS: dict[str, dict[str, str]] = {
-    "time": dict.fromkeys(
-        (
-            *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
-            *("process_time", "localtime", "gmtime", "ctime", "asctime", "sleep"),
-        ),
-        _TIME,
-    ),
-    "datetime": dict.fromkeys(("now", "utcnow", "today"), _TIME),
-    "random": dict.fromkeys(
-        (
-            *("random", "randint", "randrange", "choice", "choices", "shuffle", "sample"),
-            *("uniform", "gauss", "getrandbits", "randbytes", "seed", "SystemRandom"),
-        ),
-        _CHANCE,
-    ),
-    "secrets": {"*": _CHANCE},
-    "uuid": dict.fromkeys(("uuid1", "uuid4", "getnode"), _IDS),
-    "os": {
-        "urandom": _CHANCE,
-        **dict.fromkeys(
-            ("getpid", "environ", "getenv", "listdir", "stat", "open", "system"), _OUTSIDE
-        ),
-    },
-    "builtins": {
-        "id": _IDS,
-        "hash": "it differs from process to process; use zlib.crc32 or hashlib",
-        "open": _OUTSIDE,
-        "input": _OUTSIDE,
-    },
-    "socket": {"*": _OUTSIDE},
-    "subprocess": {"*": _OUTSIDE},
-    "threading": {"*": _OUTSIDE},
-    "asyncio": {"*": _OUTSIDE},
-}
-"""Module, name, and what to do instead; `*` is every name."""
+MUTATORS = frozenset(
+    {
+        *("add", "append", "appendleft", "clear", "difference_update", "discard", "extend"),
+        *("extendleft", "insert", "intersection_update", "pop", "popitem", "popleft", "remove"),
+        *("reverse", "rotate", "setdefault", "sort", "symmetric_difference_update", "update"),
+    }
+)
+"""Methods by which dictionaries, lists, sets and deques change in place."""
 
-_ALIASES = {"_io": "builtins", "io": "builtins", "posix": "os", "nt": "os", "_random": "random"}
-
-_UNKNOWN = object()
+_NO_STEPS = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "PUSH_NULL", "NOT_TAKEN"})
 
 
-def recognised_differences(cls: type, function: types.FunctionType) -> list[str]:
-    """Name the calls in an update, and in what it names, that answer differently elsewhere."""
-    found: list[str] = []
-    seen: set[types.CodeType] = set()
-    waiting: list[types.FunctionType] = [function]
-    while waiting:
-        current = waiting.pop()
-        if current.__code__ in seen:
-            continue
-        seen.add(current.__code__)
-        for code in _with_nested(current.__code__):
-            for value, path in _globals_used(current, code):
-                advice = _advice(value, path)
-                if advice is not None and f"{path}: {advice}" not in found:
-                    found.append(f"{path}: {advice}")
-                if isinstance(value, types.FunctionType) and value.__module__ == cls.__module__:
-                    waiting.append(value)
-            for name in code.co_names:
-                helper = getattr(cls, name, None)
-                if isinstance(helper, types.FunctionType):
-                    waiting.append(helper)
-    return found
+def code_of(function: Callable[..., object]) -> types.CodeType | None:
+    """Give the compiled code of a function, if it is a plain one."""
+    return function.__code__ if isinstance(function, types.FunctionType) else None
 
 
-def _globals_used(
-    function: types.FunctionType, code: types.CodeType
-) -> Iterator[tuple[object, str]]:
-    """Give the global values a code object names, as far as attributes lead from them."""
-    value: object = _UNKNOWN
-    path = ""
-    for instruction in dis.get_instructions(code):
-        name = instruction.opname
-        if name == "LOAD_GLOBAL":
-            if value is not _UNKNOWN:
-                yield value, path
-            path = str(instruction.argval)
-            value = _global(function, path)
-        elif name in {"LOAD_ATTR", "LOAD_METHOD"} and value is not _UNKNOWN:
-            path = f"{path}.{instruction.argval}"
-            if isinstance(value, types.ModuleType | type):
-                value = getattr(value, str(instruction.argval), _UNKNOWN)
-            else:
-                value = _UNKNOWN
-        elif name not in {"CACHE", "PUSH_NULL", "EXTENDED_ARG"} and value is not _UNKNOWN:
-            yield value, path
-            value = _UNKNOWN
-    if value is not _UNKNOWN:
-        yield value, path
-
-
-def _advice(value: object, path: str) -> str | None:
-    if isinstance(value, types.ModuleType):
-        return None
-    module: object = getattr(value, "__module__", None)
-    owner: object = getattr(value, "__self__", None)
-    if not isinstance(module, str):
-        # A method of a built-in type, or of the hidden generator behind the module `random`.
-        module = (owner if isinstance(owner, type) else type(owner)).__module__
-    module = _ALIASES.get(module, module).partition(".")[0]
-    names = _DIFFERS.get(module, {})
-    if "*" in names and isinstance(value, type) and issubclass(value, BaseException):
-        return None
-    name = getattr(value, "__name__", path.rpartition(".")[2])
-    return names.get(name) or names.get("*")
-
-
-def _global(function: types.FunctionType, name: str) -> object:
-    found = function.__globals__.get(name, _UNKNOWN)
-    return getattr(builtins, name, _UNKNOWN) if found is _UNKNOWN else found
-
-
-def _with_nested(code: types.CodeType) -> Iterator[types.CodeType]:
+def with_nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Give a code object and those of the functions and comprehensions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _with_nested(constant)
+            yield from with_nested(constant)
+
+
+def steps(code: types.CodeType) -> list[dis.Instruction]:
+    """Give the instructions that do something."""
+    return [step for step in dis.get_instructions(code) if step.opname not in _NO_STEPS]
+
+
+def is_load(step: dis.Instruction, name: str) -> bool:
+    """Whether an instruction, and nothing after it, loads a variable of that name."""
+    if not step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")):
+        return False
+    loaded = step.argval[-1] if isinstance(step.argval, tuple) else step.argval
+    return bool(loaded == name)
+
+
+def loads_attribute(step: dis.Instruction) -> bool:
+    """Whether an instruction loads an attribute, or a method to call."""
+    return step.opname in {"LOAD_ATTR", "LOAD_METHOD"}
+
+
+# ---- names
+
+
+def global_value(function: types.FunctionType, name: str) -> object:
+    """Give what a global name stands for in a function."""
+    found = function.__globals__.get(name, UNKNOWN)
+    return getattr(builtins, name, UNKNOWN) if found is UNKNOWN else found
+
+
+def values_used(function: types.FunctionType, code: types.CodeType) -> Iterator[tuple[object, str]]:
+    """Give the values that come from outside a function, as far as attributes lead from them.
+
+    They come by global names, by variables of functions around it, and by imports inside it.
+    """
+    outside = _outside(function)
+    value: object = UNKNOWN
+    path = ""
+    module = ""
+    for step in steps(code):
+        name = str(step.argval)
+        if loads_attribute(step) and value is not UNKNOWN:
+            path = f"{path}.{name}"
+            is_open = isinstance(value, types.ModuleType | type)
+            value = getattr(value, name, UNKNOWN) if is_open else UNKNOWN
+            continue
+        if value is not UNKNOWN:
+            yield value, path
+            value = UNKNOWN
+        if step.opname == "LOAD_GLOBAL":
+            value, path = global_value(function, name), name
+        elif step.opname == "IMPORT_NAME":
+            module = name
+            outside[name.partition(".")[0]] = sys.modules.get(name.partition(".")[0], UNKNOWN)
+        elif step.opname == "IMPORT_FROM":
+            value = getattr(sys.modules.get(module), name, UNKNOWN)
+            path = f"{module}.{name}"
+        elif name in outside and is_load(step, name):
+            value, path = outside[name], name
+    if value is not UNKNOWN:
+        yield value, path
+
+
+def _outside(function: types.FunctionType) -> dict[str, object]:
+    """Give the variables of the functions around one."""
+    found: dict[str, object] = {}
+    cells = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not yet filled
+            continue
+    return found
+
+
+# ---- the object itself
+
+
+def own_uses(function: types.FunctionType) -> Iterator[tuple[str, Sequence[dis.Instruction], int]]:
+    """Give each place where a method uses an attribute of its object: name, steps, next step."""
+    outer = function.__code__
+    me = outer.co_varnames[0] if outer.co_argcount else ""
+    for code in with_nested(outer):
+        if code is not outer and me not in code.co_freevars:
+            continue
+        found = steps(code)
+        for index, (step, following) in enumerate(pairwise(found)):
+            if is_load(step, me) and loads_attribute(following):
+                yield str(following.argval), found, index + 2
 
 
 def attributes_set(function: types.FunctionType) -> set[str]:
     """Name the attributes of the object itself that a method sets by plain assignment."""
     code = function.__code__
     me = code.co_varnames[0] if code.co_argcount else ""
-    found: set[str] = set()
-    before: object = None
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in {"STORE_ATTR", "DELETE_ATTR"} and before == me:
-            found.add(str(instruction.argval))
-        if instruction.opname in {"CACHE", "EXTENDED_ARG"}:
-            continue
-        before = instruction.argval if instruction.opname.startswith("LOAD_FAST") else None
-        if isinstance(before, tuple):
-            before = before[-1]
-    return found
+    found = steps(code)
+    return {
+        str(step.argval)
+        for before, step in pairwise(found)
+        if step.opname in {"STORE_ATTR", "DELETE_ATTR"} and is_load(before, me)
+    }
 
 
 def attributes_stored(function: types.FunctionType) -> set[str]:
     """Name all attributes that a method stores to, of whatever object."""
     return {
-        str(instruction.argval)
-        for code in _with_nested(function.__code__)
-        for instruction in dis.get_instructions(code)
-        if instruction.opname in {"STORE_ATTR", "DELETE_ATTR"}
+        str(step.argval)
+        for code in with_nested(function.__code__)
+        for step in steps(code)
+        if step.opname in {"STORE_ATTR", "DELETE_ATTR"}
     }
 
 
-def code_of(function: Callable[..., object]) -> types.CodeType | None:
-    """Give the compiled code of a function, if it is a plain one."""
-    return function.__code__ if isinstance(function, types.FunctionType) else None
+def fields_changed_in_place(function: types.FunctionType, fields: set[str]) -> set[str]:
+    """Name the fields whose contents a method changes, as in `self.items.append(…)`."""
+    return {
+        name
+        for name, found, index in own_uses(function)
+        if name in fields and is_changed_in_place(found, index)
+    }
+
+
+def is_changed_in_place(found: Sequence[dis.Instruction], index: int) -> bool:
+    """Whether what was loaded before step *index* is changed, through subscripts and attributes."""
+    above = 0  # how many values lie above it on the stack
+    for step, following in pairwise(found[index:]):
+        if step.opname == "COPY":
+            # It will be needed again, to be stored to: x.y += 1, or x[y] += 1.
+            return (above, following.opname) in {(0, "LOAD_ATTR"), (1, "COPY")}
+        if step.opname in {"STORE_SUBSCR", "DELETE_SUBSCR"}:
+            return above == 1
+        if step.opname in {"STORE_ATTR", "DELETE_ATTR"}:
+            return not above
+        if loads_attribute(step):
+            if not above and step.argval in MUTATORS:
+                return True
+        elif step.opname == "BINARY_SUBSCR" and above:
+            above -= 1
+        elif step.opname.startswith("LOAD_"):
+            above += len(step.argval) if isinstance(step.argval, tuple) else 1
+        else:
+            return False
+    return False

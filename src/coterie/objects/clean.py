@@ -14,7 +14,6 @@ be a field.
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import dis
 import inspect
@@ -23,6 +22,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+
+from coterie.objects import bytecode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -151,14 +152,14 @@ class Proof:
     ) -> bool:
         """*is_mine* says that the object itself is what the instruction is about."""
         name = step.opname
-        if name == "MAKE_FUNCTION":
+        if name in {"MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"}:
             return True  # its code came by LOAD_CONST, and was looked at there
         if name in {"LOAD_CLOSURE", "LOAD_DEREF", "STORE_DEREF"}:
             return step.argval in function.__code__.co_cellvars
         if not name.startswith(_HARMLESS):
             return False
         if name == "LOAD_GLOBAL":
-            return self._is_harmless_global(_global(function, str(step.argval)))
+            return self._is_harmless_global(bytecode.global_value(function, str(step.argval)))
         if name in {"LOAD_ATTR", "LOAD_METHOD"}:
             attribute = str(step.argval)
             return attribute in self._attributes or (is_mine and self._is_harmless_own(attribute))
@@ -192,10 +193,6 @@ class Proof:
 
 _GENERATING = frozenset({"RETURN_GENERATOR", "YIELD_VALUE", "GEN_START"})
 """What is harmless in code that is run by somebody else."""
-
-
-def _global(function: types.FunctionType, name: str) -> object:
-    return function.__globals__.get(name, getattr(builtins, name, None))
 
 
 class _Guard(Protocol):

@@ -28,8 +28,8 @@ that keeps something its fields cannot express writes `snapshot(self) -> T` and
 `restore(self, state: T) -> None`.
 
 **Refused** when the class is defined, with the reason: what cannot be encoded, a missing
-annotation, a call that can be recognised to answer differently on every machine, a query that
-sets a field, an update that sets an undeclared one.
+annotation, what can be recognised to make replicas differ (`coterie.objects.differences`), a query
+that changes a field, an update that sets an undeclared one.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ import msgspec
 from coterie.objects import bytecode, encodable
 from coterie.objects.clean import Proof
 from coterie.objects.definition import Definition, Field
+from coterie.objects.differences import recognised_differences
 from coterie.objects.errors import NotReplicable, StateNotEncodable
 from coterie.objects.generics import bindings, fill
 from coterie.objects.methods import MARK, NO_DEFAULT, Argument, Kind, Method, clip, fresh_copy
@@ -66,7 +67,7 @@ def define(cls: type, make: Callable[[], object] | None = None) -> Definition:
         raise NotReplicable(f"{cls.__qualname__} has no update: mark one with @update")
     own_state = _own_state(cls)
     fields, defaults = ([], {}) if own_state else _fields(cls, made)
-    _check_code(cls, methods, {field.name for field in fields}, own_state=own_state is not None)
+    _check_code(cls, methods, fields, own_state=own_state is not None)
     on_tick = _on_tick(cls)
     _prove_clean(cls, [*methods.values(), *([on_tick] if on_tick else [])], fields)
     definition = Definition(
@@ -256,36 +257,67 @@ def _infer(where: str, value: object) -> object:
 
 
 def _check_code(
-    cls: type, methods: Mapping[str, Method], fields: set[str], *, own_state: bool
+    cls: type, methods: Mapping[str, Method], fields: Sequence[Field], *, own_state: bool
 ) -> None:
-    running = [
-        (str(method), function)
-        for method in methods.values()
-        if method.kind is Kind.UPDATE and (function := _plain(cls, method.name))
-    ]
+    names = {field.name for field in fields}
+    sets = {field.name for field in fields if _is_set(field.type)}
+    for method in methods.values():
+        function = _plain(cls, method.name)
+        if function is None:
+            continue
+        if method.kind is Kind.QUERY:
+            _check_query(method, function, methods, names)
+        else:
+            arguments = {each.name for each in method.arguments if _is_set(each.type)}
+            _check_update(cls, str(method), function, sets, arguments)
+            if not own_state:
+                _check_declared(cls, str(method), function, names)
     tick = _plain(cls, "on_tick")
     if tick is not None:
-        running.append((f"{cls.__qualname__}.on_tick", tick))
-    for where, function in running:
-        differences = bytecode.recognised_differences(cls, function)
-        if differences:
-            raise NotReplicable(f"{where} would differ from replica to replica. {differences[0]}")
-        undeclared = bytecode.attributes_set(function) - fields
-        undeclared -= {name for name in undeclared if isinstance(_static(cls, name), property)}
-        if undeclared and not own_state:
-            raise NotReplicable(
-                f"{where} sets self.{min(undeclared)}, which is not declared: annotate it in the"
-                " class body and give it an initial value"
-            )
-    for method in methods.values():
-        asking = _plain(cls, method.name)
-        if method.kind is Kind.QUERY and asking is not None:
-            changed = bytecode.attributes_stored(asking) & fields
-            changed |= bytecode.attributes_set(asking)
-            if changed:
-                raise NotReplicable(
-                    f"{method} is a query, but sets {min(changed)!r}: make it an update"
-                )
+        where = f"{cls.__qualname__}.on_tick"
+        _check_update(cls, where, tick, sets, set())
+        if not own_state:
+            _check_declared(cls, where, tick, names)
+
+
+def _is_set(type_: object) -> bool:
+    plain = encodable.strip(type_)
+    return (typing.get_origin(plain) or plain) in {set, frozenset}
+
+
+def _check_update(
+    cls: type, where: str, function: types.FunctionType, sets: set[str], arguments: set[str]
+) -> None:
+    differences = recognised_differences(cls, function, sets, arguments)
+    if differences:
+        raise NotReplicable(f"{where} would differ from replica to replica. {differences[0]}")
+
+
+def _check_declared(cls: type, where: str, function: types.FunctionType, fields: set[str]) -> None:
+    undeclared = bytecode.attributes_set(function) - fields
+    undeclared -= {name for name in undeclared if isinstance(_static(cls, name), property)}
+    if undeclared:
+        raise NotReplicable(
+            f"{where} sets self.{min(undeclared)}, which is not declared: annotate it in the"
+            " class body and give it an initial value"
+        )
+
+
+def _check_query(
+    method: Method, function: types.FunctionType, methods: Mapping[str, Method], fields: set[str]
+) -> None:
+    changed = bytecode.attributes_stored(function) & fields
+    changed |= bytecode.attributes_set(function)
+    if changed:
+        raise NotReplicable(f"{method} is a query, but sets {min(changed)!r}: make it an update")
+    changed = bytecode.fields_changed_in_place(function, fields)
+    if changed:
+        raise NotReplicable(
+            f"{method} is a query, but changes what is in {min(changed)!r}: make it an update"
+        )
+    for name, _, _ in bytecode.own_uses(function):
+        if name in methods and methods[name].kind is Kind.UPDATE:
+            raise NotReplicable(f"{method} is a query, but calls the update {name!r}")
 
 
 def _on_tick(cls: type) -> Method | None:

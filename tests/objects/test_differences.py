@@ -1,0 +1,324 @@
+"""What would make replicas differ is refused; what looks like it, and would not, is taken."""
+
+from __future__ import annotations
+
+import os
+import os.path
+import pathlib
+import random as chance
+import threading
+import time as clock
+import types
+from collections import deque
+from typing import Any, ClassVar
+
+import pytest
+
+from coterie.objects import NotReplicable, define, now, query, update
+
+CACHE: dict[str, int] = {}
+LOG: list[str] = []
+PRICES = {"tea": 3}
+COUNT = 0
+
+
+def later() -> int:
+    return round(clock.time())
+
+
+def around() -> tuple[type, type]:
+    """Classes that reach a clock by a variable of the function around them."""
+    import time as own_clock  # noqa: PLC0415
+    from time import monotonic  # noqa: PLC0415
+
+    class ByModule:
+        @update
+        def go(self) -> float:
+            return own_clock.perf_counter()
+
+    class ByName:
+        @update
+        def go(self) -> float:
+            return monotonic()
+
+    return ByModule, ByName
+
+
+class Refused:
+    """Each update is refused, by what its name says."""
+
+    total: ClassVar[int] = 0
+    tags: set[str] = set()  # noqa: RUF012
+    fixed: frozenset[str] = frozenset()
+    names: list[str] = []  # noqa: RUF012
+    by_name: dict[str, list[str]] = {}  # noqa: RUF012
+
+    def import_inside(self) -> float:
+        import time  # noqa: PLC0415
+
+        return time.time()
+
+    def import_from_inside(self) -> str:
+        from uuid import uuid4  # noqa: PLC0415
+
+        return str(uuid4())
+
+    def unseeded(self) -> float:
+        return chance.betavariate(1, 2)
+
+    def entropy(self) -> bytes:
+        return os.urandom(3)
+
+    def path(self) -> bool:
+        return os.path.exists("/")  # noqa: PTH110
+
+    def pathlib(self) -> str:
+        return pathlib.Path("/").read_text()
+
+    def thread_lock(self) -> None:
+        lock = threading.Lock()
+        lock.acquire()
+
+    def text_hash(self, name: str) -> int:
+        return hash(name)
+
+    def helper(self) -> int:
+        return later()
+
+    def set_global(self) -> None:
+        global COUNT  # noqa: PLW0603
+        COUNT = 1
+
+    def change_global_item(self, key: str) -> None:
+        CACHE[key] = 1
+
+    def change_global_list(self) -> None:
+        LOG.append("x")
+
+    def change_class(self) -> None:
+        Refused.total += 1
+
+    def change_module(self) -> None:
+        clock.here = 1  # type: ignore[attr-defined]
+
+    def set_loop(self) -> None:
+        for tag in self.tags:
+            self.names.append(tag)
+
+    def set_list(self) -> list[str]:
+        return list(self.tags)
+
+    def set_list_comprehension(self) -> list[str]:
+        return [tag.upper() for tag in self.fixed]
+
+    def set_dict_comprehension(self) -> dict[str, int]:
+        return {tag: 1 for tag in self.tags}  # noqa: C420
+
+    def set_pop(self) -> str:
+        return self.tags.pop()
+
+    def set_first(self) -> str:
+        return next(iter(self.tags))
+
+    def set_join(self) -> str:
+        return ",".join(self.fixed)
+
+    def set_star(self) -> list[str]:
+        return [*self.tags]
+
+    def set_unpacked(self) -> str:
+        first, _ = self.tags
+        return first
+
+    def set_argument(self, tags: set[str]) -> None:
+        for tag in tags:
+            self.names.append(tag)
+
+
+REFUSED = {
+    "import_inside": r"time\.time: use coterie\.objects\.now\(\)",
+    "import_from_inside": r"uuid\.uuid4: use coterie\.objects\.new_id\(\)",
+    "unseeded": r"chance\.betavariate: use coterie\.objects\.random\(\)",
+    "entropy": r"os\.urandom: use coterie\.objects\.random\(\)",
+    "path": r"os\.path\.exists: an update may depend on its arguments",
+    "pathlib": r"pathlib\.Path: an update may depend on",
+    "thread_lock": r"threading\.Lock: an update may depend on",
+    "text_hash": r"hash: it differs from process to process; use zlib\.crc32 or hashlib",
+    "helper": r"clock\.time: use coterie\.objects\.now\(\)",
+    "set_global": "it sets the global COUNT: what is outside the object is not replicated",
+    "change_global_item": "it changes CACHE: what is outside the object is not replicated; make it",
+    "change_global_list": "it changes LOG: what",
+    "change_class": "it changes Refused: what",
+    "change_module": "it changes clock: what",
+    "set_loop": r"the order of the set self\.tags differs .*: use sorted\(self\.tags\)",
+    "set_list": r"the order of the set self\.tags",
+    "set_list_comprehension": r"the order of the set self\.fixed",
+    "set_dict_comprehension": r"the order of the set self\.tags",
+    "set_pop": r"the order of the set self\.tags",
+    "set_first": r"the order of the set self\.tags",
+    "set_join": r"the order of the set self\.fixed",
+    "set_star": r"the order of the set self\.tags",
+    "set_unpacked": r"the order of the set self\.tags",
+    "set_argument": r"the order of the set tags differs .*: use sorted\(tags\)",
+}
+METHODS = [name for name, value in vars(Refused).items() if isinstance(value, types.FunctionType)]
+
+
+class Other:
+    @update
+    def other(self) -> None: ...
+
+
+def class_with(base: type, name: str, mark: Any) -> type:  # noqa: ANN401 -- update or query
+    """Give a class with the fields of another and one of its methods."""
+    body = {each: getattr(base, each) for each in base.__annotations__}
+    body |= {"__annotations__": base.__annotations__, "__module__": __name__}
+    body |= {"other": vars(Other)["other"], name: mark(vars(base)[name])}
+    return type(base.__name__, (), body)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_would_differ_is_refused_with_what_to_do(name: str) -> None:
+    with pytest.raises(NotReplicable, match=rf"Refused\.{name} would differ.*{REFUSED[name]}"):
+        define(class_with(Refused, name, update))
+
+
+@pytest.mark.parametrize("cls", around(), ids=["module", "name"])
+def test_a_clock_is_found_in_the_function_around_the_class(cls: type) -> None:
+    with pytest.raises(NotReplicable, match=r"go would differ.*use coterie\.objects\.now\(\)"):
+        define(cls)
+
+
+class Taken:
+    """Looks like it, and is the same everywhere."""
+
+    tags: set[str] = set()  # noqa: RUF012
+    names: list[str] = []  # noqa: RUF012
+    update: int = 0
+    """A field named like a method by which containers change."""
+
+    def sorted_loop(self) -> None:
+        for tag in sorted(self.tags):
+            self.names.append(tag)
+
+    def set_comprehension(self) -> set[str]:
+        return {tag.upper() for tag in self.tags}
+
+    def sum_of_all(self) -> int:
+        return sum(len(tag) for tag in self.tags)
+
+    def is_member(self, tag: str) -> bool:
+        return tag in self.tags and len(self.tags) < max(3, len(PRICES))
+
+    def sorted_argument(self, tags: set[str]) -> None:
+        ordered = sorted(tags)
+        for tag in ordered:
+            self.names.append(tag)
+
+    def replaced_argument(self, tags: set[str]) -> None:
+        tags = sorted(tags)  # type: ignore[assignment]
+        for tag in tags:
+            self.names.append(tag)
+
+    def constant(self, name: str) -> int:
+        return PRICES.get(name, 0) + PRICES["tea"] + Refused.total
+
+    def local_list(self) -> list[str]:
+        found = []
+        found.append("x")
+        found[0] = PRICES["tea"]  # type: ignore[call-overload]
+        return found
+
+    def error(self) -> None:
+        raise threading.BrokenBarrierError
+
+    def time_of_the_group(self) -> int:
+        return now()
+
+    def pure_path(self, name: str) -> str:
+        return pathlib.PurePosixPath(name).name + os.path.join("a", "b")  # noqa: PTH118
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, value in vars(Taken).items() if isinstance(value, types.FunctionType)]
+)
+def test_what_is_the_same_everywhere_is_taken(name: str) -> None:
+    define(class_with(Taken, name, update))
+
+
+class Asking:
+    """Each query changes something."""
+
+    names: list[str] = []  # noqa: RUF012
+    by_name: dict[str, list[str]] = {}  # noqa: RUF012
+    last: deque[int] = deque()  # noqa: RUF012
+
+    def append(self) -> int:
+        self.names.append("x")
+        return 1
+
+    def item(self, name: str) -> None:
+        self.by_name[name] = []
+
+    def deleted_item(self, name: str) -> None:
+        del self.by_name[name]
+
+    def inner(self, name: str) -> None:
+        self.by_name[name].append("x")
+
+    def computed_key(self) -> None:
+        self.by_name[self.names[0]] = []
+
+    def augmented(self, name: str) -> None:
+        self.by_name[name] += ["x"]
+
+    def inside(self) -> list[int]:
+        return [self.last.pop() for _ in range(3)]
+
+    def a_call(self) -> None:
+        self.other()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("append", "changes what is in 'names': make it an update"),
+        ("item", "changes what is in 'by_name'"),
+        ("deleted_item", "changes what is in 'by_name'"),
+        ("inner", "changes what is in 'by_name'"),
+        ("computed_key", "changes what is in 'by_name'"),
+        ("augmented", "changes what is in 'by_name'"),
+        ("inside", "changes what is in 'last'"),
+        ("a_call", "is a query, but calls the update 'other'"),
+    ],
+)
+def test_a_query_that_changes_something_is_refused(name: str, message: str) -> None:
+    with pytest.raises(NotReplicable, match=rf"Asking\.{name} is a query, but.*{message[-20:]}"):
+        define(class_with(Asking, name, query))
+
+
+class AskingOnly:
+    """Uses what is called like a change, and is none."""
+
+    names: list[str] = []  # noqa: RUF012
+    by_name: dict[str, list[str]] = {}  # noqa: RUF012
+    update: int = 0
+
+    def copies(self) -> list[str]:
+        found = self.names.copy()
+        found.append("x")
+        return sorted([*found, *self.by_name.get("x", [])])
+
+    def compares(self) -> bool:
+        return len(self.names) < self.update
+
+    def item_of_a_local(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for name in self.names:
+            counts[name] = len(self.by_name[name])
+        return counts
+
+
+@pytest.mark.parametrize("name", ["copies", "compares", "item_of_a_local"])
+def test_a_query_that_only_looks_like_it_is_taken(name: str) -> None:
+    define(class_with(AskingOnly, name, query))
