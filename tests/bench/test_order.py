@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from coterie.bench import order, report
-from coterie.bench.order import BenchError, Plan, Report, Result
-from coterie.bench.worker import Measured
+from coterie.bench.conductor import BenchError, crew
+from coterie.bench.order import Plan, Report, Result
+from coterie.bench.words import Measured
 from coterie.cli import main as cli
 from coterie.runtime.loop import run
 
@@ -148,7 +149,8 @@ def test_a_missing_matplotlib_is_noticed_before_the_measurement(
 @pytest.mark.slow  # starts real processes
 def test_a_member_that_dies_is_an_error_and_not_a_wait() -> None:
     async def story() -> None:
-        async with order._workers(1) as [worker]:
+        async with crew(1) as started:
+            [worker] = started.workers
             worker._process.kill()
             with pytest.raises(BenchError, match="a member has ended before its time"):
                 await worker.answer()

@@ -12,43 +12,23 @@ machine from minute to minute: the ratio to it says more than the figure.
 
 from __future__ import annotations
 
-import asyncio
-import sys
 import tempfile
-from contextlib import asynccontextmanager, suppress
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from coterie.bench.conductor import Yardstick, crew, yardstick
 from coterie.bench.machine import describe_machine
-from coterie.bench.worker import (
-    Answer,
-    Echo,
-    Join,
-    Listening,
-    Measured,
-    Order,
-    Ready,
-    Rounds,
-)
-from coterie.kernel.errors import CoterieError
+from coterie.bench.words import Join, Measured, Rounds
 from coterie.stacks import STACKS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
 MESSAGE_BYTES = 100
 BURST = 100
-ECHO_COUNT = 400
-ECHO_WARM_UP = 50
-WAIT_SECONDS = 60.0
-END_SECONDS = 5.0
-
-
-class BenchError(CoterieError):
-    """A measurement could not be made; says what to do."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,86 +77,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     results: list[Result]
 
 
-class Worker:
-    """A process of the benchmark, as the conductor sees it."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.listening: Listening
-
-    def tell(self, order: Order) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(order) + b"\n")
-
-    async def answer(self) -> Answer:
-        """Wait for the next answer; a worker that is gone or stuck is an error."""
-        assert self._process.stdout is not None
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                line = await self._process.stdout.readline()
-        except TimeoutError:
-            raise BenchError(
-                f"a member has not answered for {WAIT_SECONDS:.0f} s: run again when this machine "
-                "is less busy"
-            ) from None
-        if not line:
-            raise BenchError("a member has ended before its time; its last words are above")
-        answer: Answer = msgspec.json.decode(line, type=Answer)
-        return answer
-
-    async def measured(self) -> Measured:
-        answer = await self.answer()
-        assert isinstance(answer, Measured), answer
-        return answer
-
-    async def end(self) -> None:
-        """Close its input, which ends it; if not, end it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(END_SECONDS):
-                await self._process.wait()
-        if self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
-
-
-@asynccontextmanager
-async def _workers(count: int) -> AsyncIterator[list[Worker]]:
-    """Start workers, and end them all."""
-    workers: list[Worker] = []
-    try:
-        for _ in range(count):
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "coterie.bench.worker"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-            )
-            workers.append(Worker(process))
-        for worker in workers:
-            answer = await worker.answer()
-            assert isinstance(answer, Listening), answer
-            worker.listening = answer
-        yield workers
-    finally:
-        await asyncio.gather(*(worker.end() for worker in workers))
-
-
-class Yardstick:
-    """A pair of processes that measure the raw round trip whenever asked."""
-
-    def __init__(self, server: Worker, client: Worker) -> None:
-        self._server = server
-        self._client = client
-        self.trips_ms: list[float] = []
-
-    async def measure(self) -> None:
-        """Measure once more."""
-        port = self._server.listening.echo_port
-        self._client.tell(Echo(port, ECHO_COUNT, ECHO_WARM_UP, MESSAGE_BYTES))
-        self.trips_ms.append((await self._client.measured()).seconds / ECHO_COUNT * 1000)
-
-
 class _Raw(msgspec.Struct):
     """What the members of one group measured: for each repeat, one entry a member."""
 
@@ -186,21 +86,20 @@ class _Raw(msgspec.Struct):
 
 
 async def _measure_group(  # noqa: PLR0913 -- all by name
-    *, plan: Plan, stack: str, size: int, yardstick: Yardstick, folder: str, profile: str
+    *, plan: Plan, stack: str, size: int, stick: Yardstick, folder: str, profile: str
 ) -> _Raw:
     ids = "abcdefghijklmnopqrstuvwxyz"[:size]
-    async with _workers(size) as workers:
+    async with crew(size) as started:
+        workers = started.workers
         members = dict(zip(ids, workers, strict=True))
         for id, worker in members.items():
             peers = {peer: members[peer].listening.port for peer in ids if peer != id}
             worker.tell(Join(id, peers, stack, folder, profile))
         for worker in workers:
-            answer = await worker.answer()
-            assert isinstance(answer, Ready), answer
+            await worker.ready()
         raw = _Raw()
         for _ in range(plan.repeats):
-            await yardstick.measure()
-            raw.echo_ms.append(yardstick.trips_ms[-1])
+            raw.echo_ms.append(await stick.measure())
             for messages, into in ((1, raw.single), (BURST, raw.burst)):
                 for worker in workers:
                     worker.tell(Rounds(plan.rounds, plan.warm_up, messages, MESSAGE_BYTES))
@@ -237,6 +136,39 @@ def _summarize(plan: Plan, stack: str, size: int, raw: _Raw) -> Result:
     )
 
 
+async def measure_rounds(
+    plan: Plan,
+    stick: Yardstick,
+    progress: Callable[[str], None],
+    *,
+    records: bool = True,
+    profile: Path | None = None,
+) -> list[Result]:
+    """Measure every stack with every number of members, saying what is done."""
+    combinations = [(stack, size) for stack in plan.stacks for size in plan.members]
+    results: list[Result] = []
+    for number, (stack, size) in enumerate(combinations, start=1):
+        place = profile_place(profile, stack, size)
+        with tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder:
+            raw = await _measure_group(
+                plan=plan,
+                stack=stack,
+                size=size,
+                stick=stick,
+                folder=folder if records else "",
+                profile=place,
+            )
+        result = _summarize(plan, stack, size, raw)
+        results.append(result)
+        width = max(map(len, plan.stacks))
+        progress(
+            f"[{number:2}/{len(combinations)}] {stack:{width}} {size} members: "
+            f"{result.latency_ms:.3f} ms a round, "
+            f"{result.messages_per_member:,.0f} messages/s each"
+        )
+    return results
+
+
 async def measure(
     plan: Plan, progress: Callable[[str], None], *, profile: Path | None = None
 ) -> Report:
@@ -244,43 +176,24 @@ async def measure(
 
     With *profile*, the members write cProfile's statistics there; the figures suffer from it.
     """
-    combinations = [(stack, size) for stack in plan.stacks for size in plan.members]
-    results: list[Result] = []
     machine = describe_machine()
-    async with _workers(2) as (server, client):
-        yardstick = Yardstick(server, client)
-        for number, (stack, size) in enumerate(combinations, start=1):
-            place = _profile_place(profile, stack, size)
-            with tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder:
-                raw = await _measure_group(
-                    plan=plan,
-                    stack=stack,
-                    size=size,
-                    yardstick=yardstick,
-                    folder=folder,
-                    profile=place,
-                )
-            result = _summarize(plan, stack, size, raw)
-            results.append(result)
-            progress(
-                f"[{number:2}/{len(combinations)}] {stack:12} {size} members: "
-                f"{result.latency_ms:.3f} ms a round, "
-                f"{result.messages_per_member:,.0f} messages/s each"
-            )
+    async with yardstick() as stick:
+        results = await measure_rounds(plan, stick, progress, profile=profile)
     return Report(
         machine=machine,
         plan=plan,
         message_bytes=MESSAGE_BYTES,
         burst=BURST,
-        echo_ms=median(yardstick.trips_ms),
-        echo_ms_repeats=yardstick.trips_ms,
+        echo_ms=median(stick.trips_ms),
+        echo_ms_repeats=stick.trips_ms,
         results=results,
     )
 
 
-def _profile_place(profile: Path | None, stack: str, size: int) -> str:
+def profile_place(profile: Path | None, *words: object) -> str:
+    """Give a folder for the profiles of one measurement, or nothing if none are wanted."""
     if profile is None:
         return ""
-    place = profile / f"{stack.replace(':', '-').lower()}-{size}"
+    place = profile / "-".join(map(str, words)).replace(":", "-").replace(" ", "-").lower()
     place.mkdir(parents=True, exist_ok=True)
     return str(place)

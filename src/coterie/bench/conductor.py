@@ -1,0 +1,150 @@
+"""The conductor's side of a benchmark: starts workers, gives them orders, ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from coterie.bench.words import Answer, Echo, Listening, Measured, Order, Ready, Sample, Sampled
+from coterie.kernel.errors import CoterieError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ECHO_BYTES = 100
+ECHO_COUNT = 400
+ECHO_WARM_UP = 50
+WAIT_SECONDS = 60.0
+END_SECONDS = 5.0
+
+T = TypeVar("T")
+
+
+class BenchError(CoterieError):
+    """A measurement could not be made; says what to do."""
+
+
+class Worker:
+    """A process of the benchmark, as the conductor sees it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.listening: Listening
+
+    def tell(self, order: Order) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+
+    async def answer(self) -> Answer:
+        """Wait for the next answer; a worker that is gone or stuck is an error."""
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            raise BenchError(
+                f"a member has not answered for {WAIT_SECONDS:.0f} s: run again when this machine "
+                "is less busy"
+            ) from None
+        if not line:
+            raise BenchError("a member has ended before its time; its last words are above")
+        answer: Answer = msgspec.json.decode(line, type=Answer)
+        return answer
+
+    async def ready(self) -> None:
+        """Wait until the last order has been carried out."""
+        await self._expect(Ready)
+
+    async def measured(self) -> Measured:
+        return await self._expect(Measured)
+
+    async def sample(self) -> Sampled:
+        """Have the worker say what happened since it was asked last."""
+        self.tell(Sample())
+        return await self._expect(Sampled)
+
+    async def _expect(self, kind: type[T]) -> T:
+        answer = await self.answer()
+        assert isinstance(answer, kind), answer
+        return answer
+
+    async def kill(self) -> None:
+        """End it as a failure would, with SIGKILL."""
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+    async def end(self) -> None:
+        """Close its input, which ends it; if not, end it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await self._process.wait()
+        await self.kill()
+
+
+class Crew:
+    """The workers of one measurement; further ones may be started at any time."""
+
+    def __init__(self) -> None:
+        self.workers: list[Worker] = []
+
+    async def start(self, count: int = 1) -> list[Worker]:
+        """Start workers, and wait until they listen."""
+        started: list[Worker] = []
+        for _ in range(count):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "coterie.bench.worker"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            started.append(Worker(process))
+            self.workers.append(started[-1])
+        for worker in started:
+            answer = await worker.answer()
+            assert isinstance(answer, Listening), answer
+            worker.listening = answer
+        return started
+
+    async def end(self) -> None:
+        await asyncio.gather(*(worker.end() for worker in self.workers))
+
+
+@asynccontextmanager
+async def crew(count: int = 0) -> AsyncIterator[Crew]:
+    """Start workers, and end them all with the block."""
+    made = Crew()
+    try:
+        await made.start(count)
+        yield made
+    finally:
+        await made.end()
+
+
+class Yardstick:
+    """A pair of processes that measure the raw round trip whenever asked."""
+
+    def __init__(self, server: Worker, client: Worker) -> None:
+        self._server = server
+        self._client = client
+        self.trips_ms: list[float] = []
+
+    async def measure(self) -> float:
+        """Measure once more; give the milliseconds of one round trip."""
+        port = self._server.listening.echo_port
+        self._client.tell(Echo(port, ECHO_COUNT, ECHO_WARM_UP, ECHO_BYTES))
+        self.trips_ms.append((await self._client.measured()).seconds / ECHO_COUNT * 1000)
+        return self.trips_ms[-1]
+
+
+@asynccontextmanager
+async def yardstick() -> AsyncIterator[Yardstick]:
+    """Start the two processes of a yardstick, and end them with the block."""
+    async with crew(2) as pair:
+        server, client = pair.workers
+        yield Yardstick(server, client)

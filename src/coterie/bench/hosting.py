@@ -1,0 +1,223 @@
+"""A replica of an object in a process of its own, with a load inside: what a worker does."""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import resource
+import socket
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coterie.bench.load import LoadFront
+from coterie.bench.rowing import GROUP, PATIENT
+from coterie.bench.speech import answer
+from coterie.bench.subjects import SUBJECTS
+from coterie.bench.words import Fill, Host, Load, Ready, Sample, Sampled, Stop
+from coterie.journal.disk import FileDisk
+from coterie.journal.format import Sync
+from coterie.journal.keeper import JournalKeeper, KeeperSettings
+from coterie.journal.stable import found_group
+from coterie.journal.writer import JournalSettings
+from coterie.kernel.engine import Role
+from coterie.kernel.settings import DEFAULT_SETTINGS
+from coterie.kernel.views import Configuration
+from coterie.objects import define
+from coterie.runtime.address import Address
+from coterie.runtime.driver import clock
+from coterie.runtime.garbage import calm_collector
+from coterie.runtime.process import LiveProcess
+from coterie.service.hosted import HostedObject
+from coterie.service.recorder import JournalRecorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coterie.bench.speech import Orders
+    from coterie.kernel.engine import Status
+
+TICK_SECONDS = 0.005
+FILL_AT_ONCE = 10_000
+
+
+class Watch(LoadFront):
+    """The load, which also notes how long the replica was a learner."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.learning_seconds = 0.0
+        self._learning_since = 0.0
+
+    def status(self, status: Status) -> None:
+        now = time.perf_counter()
+        if self._learning_since:
+            self.learning_seconds += now - self._learning_since
+        self._learning_since = now if status.role is Role.LEARNER else 0.0
+        super().status(status)
+
+
+class Pulse:
+    """Finds out how long the loop was kept from everything else."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._longest = 0.0
+        self._at = self._loop.time()
+        self._timer = self._loop.call_later(TICK_SECONDS, self._beat)
+
+    def _beat(self) -> None:
+        self._note()
+        self._timer = self._loop.call_later(TICK_SECONDS, self._beat)
+
+    def _note(self) -> None:
+        now = time.perf_counter()
+        self._longest = max(self._longest, now - self._at - TICK_SECONDS)
+        self._at = now
+
+    def take(self) -> float:
+        """Give the longest pause since this was asked last."""
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+
+class Sampler:
+    """Says what happened since it was asked last."""
+
+    def __init__(self, live: LiveProcess, watch: Watch, pulse: Pulse) -> None:
+        self._live = live
+        self._watch = watch
+        self._pulse = pulse
+        self._last = self._now()
+
+    def _now(self) -> tuple[float, float, int, int]:
+        return (
+            time.perf_counter(),
+            time.process_time(),
+            self._watch.answered,
+            self._live.driver.turns,
+        )
+
+    def take(self) -> Sampled:
+        last, self._last = self._last, self._now()
+        took, cpu, calls, turns = (
+            now - before for now, before in zip(self._last, last, strict=True)
+        )
+        return Sampled(
+            seconds=took,
+            cpu_seconds=cpu,
+            calls=int(calls),
+            gap_seconds=self._watch.take_gap(),
+            pause_seconds=self._pulse.take(),
+            turns=int(turns),
+            memory_bytes=resident_bytes(),
+            learning_seconds=self._watch.learning_seconds,
+        )
+
+
+def resident_bytes() -> int:
+    """Give how much memory this process takes."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # the most it ever took
+    return pages * resource.getpagesize()
+
+
+async def be_replica(host: Host, listener: socket.socket, orders: Orders) -> None:
+    """Be a replica until there are no more orders."""
+    if host.port:
+        listener.close()
+        listener = socket.create_server(("127.0.0.1", host.port))
+    peers = {id: Address("127.0.0.1", port) for id, port in host.peers.items()}
+    keeper = _open_journal(host) if host.folder else None
+    watch = Watch()
+    async with LiveProcess(
+        id=host.id,
+        incarnation=1 if keeper is None else keeper.incarnation,
+        cluster=GROUP,
+        listen=listener,
+        peers=peers,
+        recorder=None if keeper is None else JournalRecorder({GROUP: keeper}),
+        settings=PATIENT if host.is_patient else DEFAULT_SETTINGS,
+    ) as live:
+        hosted = HostedObject(
+            live,
+            group=GROUP,
+            definition=define(SUBJECTS[host.subject]),
+            stack=host.stack,
+            configuration=Configuration(1, tuple(sorted([host.id, *peers]))),
+            front=watch,
+            keeper=keeper,
+        )
+        watch.ask = hosted.ask
+        live.driver.turn_ended.append(watch.turn_ended)
+        while not _is_whole(hosted, len(peers) + 1):
+            watch.changed.clear()
+            await watch.changed.wait()
+        calm_collector()
+        answer(Ready())
+        with _profiling(host) as profile:
+            pulse = Pulse()
+            try:
+                await _obey(orders, watch, Sampler(live, watch, pulse), profile)
+            finally:
+                pulse.stop()
+
+
+def _open_journal(host: Host) -> JournalKeeper:
+    disk = FileDisk(Path(host.folder))
+    if host.is_founder:
+        found_group(disk, GROUP, host.id)
+    return JournalKeeper(
+        disk,
+        GROUP,
+        host.id,
+        KeeperSettings(journal=JournalSettings(sync=Sync(host.sync))),
+        # A disk that founds nothing replaces one that is lost; nobody here knows how many lives
+        # there were, but each took more than a second.
+        incarnation_min=1 if host.is_founder else int(time.time()),
+        at=clock(),
+    )
+
+
+def _is_whole(hosted: HostedObject, size: int) -> bool:
+    status = hosted.status
+    return status is not None and status.role is Role.PRIMARY and len(status.members) == size
+
+
+@contextmanager
+def _profiling(host: Host) -> Iterator[cProfile.Profile | None]:
+    profile = cProfile.Profile() if host.profile else None
+    yield profile
+    if profile is not None:
+        profile.disable()
+        profile.dump_stats(Path(host.profile) / f"{host.id}.pstats")
+
+
+async def _obey(
+    orders: Orders, watch: Watch, sampler: Sampler, profile: cProfile.Profile | None
+) -> None:
+    async for order in orders:
+        match order:
+            case Load():
+                await watch.start(order)
+                answer(Ready())
+            case Fill():
+                for first in range(0, order.values, FILL_AT_ONCE):
+                    count = min(FILL_AT_ONCE, order.values - first)
+                    await watch.call_once("fill", first, count, order.value_bytes)
+                answer(Ready())
+            case Sample():
+                if profile is not None:
+                    profile.enable()  # from the first sample on: the warm-up is over
+                answer(sampler.take())
+            case Stop():
+                await watch.stop()
+                answer(Ready())
+            case _:
+                raise AssertionError(order)

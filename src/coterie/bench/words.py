@@ -1,0 +1,128 @@
+"""What the conductor of a benchmark and its workers say to each other: lines of JSON.
+
+The conductor gives orders; each is answered by one line.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+# ---- orders
+
+
+class Echo(msgspec.Struct, tag=True):
+    """Measure the raw round trip to an echo server; answered by `Measured`."""
+
+    port: int
+    count: int
+    warm_up: int
+    message_bytes: int
+
+
+class Join(msgspec.Struct, tag=True):
+    """Become a member of a group; answered by `Ready` when all of them are in one view."""
+
+    id: str
+    peers: dict[str, int]
+    stack: str
+    recordings: str = ""
+    profile: str = ""
+
+
+class Rounds(msgspec.Struct, tag=True):
+    """Send in rounds together with all other members; answered by `Measured`."""
+
+    count: int
+    warm_up: int
+    messages: int
+    message_bytes: int
+
+
+class Host(msgspec.Struct, tag=True, kw_only=True):
+    """Become a replica of an object; answered by `Ready` when all are in one primary view."""
+
+    id: str
+    peers: dict[str, int]
+    stack: str
+    subject: str
+    """The name of a class in `coterie.bench.subjects`."""
+    folder: str = ""
+    """Where the journal is kept; nowhere if it is empty."""
+    sync: str = "none"
+    is_founder: bool = True
+    is_patient: bool = True
+    """Whether a silent peer is given seconds, because there are fewer cores than replicas."""
+    port: int = 0
+    """Where to listen, if not where the worker does already."""
+    profile: str = ""
+
+
+class Load(msgspec.Struct, tag=True):
+    """Keep sessions busy with calls through this replica; answered by `Ready` when all are open."""
+
+    sessions: int
+    calls: int
+    """How many calls of a session are outstanding."""
+    message_bytes: int
+    is_packed: bool
+    """Whether the calls of a session travel as one entry."""
+
+
+class Fill(msgspec.Struct, tag=True):
+    """Make the object large; answered by `Ready`."""
+
+    values: int
+    value_bytes: int
+
+
+class Sample(msgspec.Struct, tag=True):
+    """Say what happened since the last sample; answered by `Sampled`."""
+
+
+class Stop(msgspec.Struct, tag=True):
+    """Have no more calls made; answered by `Ready` when all are answered."""
+
+
+Order = Echo | Join | Rounds | Host | Load | Fill | Sample | Stop
+
+# ---- answers
+
+
+class Listening(msgspec.Struct, tag=True):
+    """Where this worker listens, and where its echo server does."""
+
+    port: int
+    echo_port: int
+
+
+class Ready(msgspec.Struct, tag=True):
+    """What was ordered is done."""
+
+
+class Measured(msgspec.Struct, tag=True):
+    """How long the rounds took after the warm-up, and what of it was our own processor time."""
+
+    seconds: float
+    cpu_seconds: float
+    turns: int = 0
+
+
+class Sampled(msgspec.Struct, tag=True, kw_only=True):
+    """What happened at a worker since it was asked last."""
+
+    seconds: float
+    cpu_seconds: float
+    calls: int
+    """How many calls were answered."""
+    gap_seconds: float
+    """The longest time without an answer."""
+    pause_seconds: float
+    """The longest time in which the loop did one thing only, or did not get the processor."""
+    turns: int
+    memory_bytes: int
+    """Resident, at the end."""
+    learning_seconds: float
+    """How long the replica was a learner, in its whole life."""
+
+
+Answer = Listening | Ready | Measured | Sampled
