@@ -26,6 +26,7 @@ from coterie.objects import (
     Level,
     NotReplicable,
     NotTaken,
+    Opened,
     ReplicaBroken,
     SessionEvicted,
     UnknownMethod,
@@ -981,3 +982,48 @@ def test_commuting_updates_may_arrive_in_any_order() -> None:
     assert group.look("count", "x") == 111_110
     with pytest.raises(UnknownMethod, match="need a stack with total order"):
         group["a"].host.read(Level.CONSISTENT, 1, "count", definition.encode_call("count", "x", {}))
+
+
+def deliver_one_by_one(group: FakeGroup, order: dict[str, list[Run]]) -> None:
+    """Give each replica the same runs, in an order of its own."""
+    for id, runs in order.items():
+        for run in runs:
+            position = group[id].host.position + 1
+            there = Run(run.view, 0, position, run.origin, run.first, run.payloads)
+            group[id].host.deliver([there], Standing.AUTHORITATIVE)
+
+
+def test_without_order_a_call_may_come_before_its_session_and_after_its_end() -> None:
+    group = FakeGroup(define(classes.Tally), is_ordered=False)
+    group["a"].host.open_session(1)
+    opening = group["a"].take_run(group.view, 0, 1)
+    assert opening is not None
+    deliver_one_by_one(group, {"a": [opening]})
+    (opened,) = group["a"].desk.of(0, 1)
+    assert isinstance(opened, Opened)
+    session = opened.session
+    group.ask("a", session, 1, "add", "x", 5)
+    call = group["a"].take_run(group.view, 0, 2)
+    group["a"].host.close_session(session)
+    closing = group["a"].take_run(group.view, 0, 3)
+    assert call is not None
+    assert closing is not None
+    again = Run(call.view, 0, 0, Member("z", 1), 1, call.payloads)
+    deliver_one_by_one(
+        group,
+        {
+            "a": [call, closing, again],
+            "b": [again, opening, closing, call],
+            "c": [closing, call, again, opening],
+        },
+    )
+    assert group.look("count", "x") == 5
+
+
+def test_without_order_a_replica_that_does_not_know_a_session_proposes_nothing_of_it() -> None:
+    group = FakeGroup(define(classes.Tally), is_ordered=False)
+    group.ask("b", 77, 1, "add", "x", 5)
+    (outcome,) = group["b"].desk.of(77, 1)
+    assert isinstance(outcome, NotTaken)
+    assert "has not heard of the session yet" in outcome.reason
+    assert group["b"].take_run(group.view, 0, 1) is None

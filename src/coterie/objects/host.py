@@ -374,7 +374,7 @@ class ObjectHost:
     def _next_stop(self, machine: Machine) -> int:
         """Give the next position at which the state is to be looked at; 0 if never."""
         interval = self.settings.dump_interval
-        if self.dump is None or not interval:
+        if self.dump is None or not interval or not self.is_ordered:
             return machine.next_digest
         dump = (machine.position // interval + 1) * interval
         return min(dump, machine.next_digest or dump)
@@ -417,9 +417,11 @@ class ObjectHost:
         if known is not None and known.position <= self._settled:
             self._give([Answer(session, request, known, Standing.AUTHORITATIVE, asked_at)])
             return
-        if not self.is_ordered and self._is_window_full(session):
-            self._refuse(session, request, "the session keeps too many results", asked_at)
-            return
+        if not self.is_ordered:
+            reason = self._why_not_here(session)
+            if reason:
+                self._refuse(session, request, reason, asked_at)
+                return
         raw = arguments if isinstance(arguments, msgspec.Raw) else msgspec.Raw(arguments)
         call = Call(session, request, method, raw, asked_at, lowest, self._time())
         self._propose(call, session, request, asked_at)
@@ -616,9 +618,14 @@ class ObjectHost:
         answer = Answer(session, request, NotTaken(reason), Standing.NON_PRIMARY, asked_at)
         self.front.answer([answer])
 
-    def _is_window_full(self, session: int) -> bool:
+    def _why_not_here(self, session: int) -> str:
+        """Say, without order, why a call of a session is not to be proposed here; "" if it is."""
         found = self._machine.sessions.table.get(session)
-        return found is not None and len(found.outcomes) >= self.settings.window_requests_max
+        if found is None:
+            return "this replica has not heard of the session yet: ask again, or ask another"
+        if len(found.outcomes) >= self.settings.window_requests_max:
+            return "the session keeps too many results: open another"
+        return ""
 
     def _bear_witness(self) -> None:
         """Say what time it is here, if another clock needs a witness and ours is one."""

@@ -245,6 +245,9 @@ class Machine:
                     request = command.request
                     session = table.get(command.session)
                     outcome: Outcome | None
+                    if session is None and not is_ordered:
+                        # Its opening is still on its way here: nothing orders the two.
+                        session = sessions.open(command.session, position)
                     if session is None:
                         outcome = SESSION_EVICTED
                     elif request < session.lowest:
@@ -387,7 +390,8 @@ class Machine:
                 opened = NotTaken("try again") if session is None else Opened(session.id)
                 _answer(place, 0, token, opened, asked_at)
             case CloseSession(session=id):
-                closed = Closed() if sessions.close(id) else SESSION_EVICTED
+                # Without order a call may still be on its way, and must find that it is known.
+                closed = Closed() if not self.is_ordered or sessions.close(id) else SESSION_EVICTED
                 _answer(place, id, 0, closed, 0)
             case Read(token=token, asked_at=asked_at):
                 if place is not None:

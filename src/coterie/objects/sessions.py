@@ -18,8 +18,9 @@ that is full refuses new requests until the client raises `lowest`. Results of u
 bounded by their count only and not weighed.
 
 **Without total order** (a commuting class on a stack that gives none) replicas see requests in
-different orders, so nothing may depend on it: no session is evicted, and `lowest` is raised only
-over numbers that were executed here, since one that others have executed may still be on its way.
+different orders, so nothing may depend on it: no session is evicted, a closed one is kept, and
+`lowest` is raised only over numbers that were executed here, since one that others have executed
+may still be on its way. A call that comes before the opening of its session opens it.
 """
 
 from __future__ import annotations
@@ -94,9 +95,12 @@ class Sessions:
         return len(self.table)
 
     def open(self, id: int, position: int) -> Session | None:
-        """Open a session; None if, against all odds, the id is taken."""
+        """Open a session; None if, against all odds, the id is taken.
+
+        Without order, a call that was faster than the opening has opened it already.
+        """
         if id in self.table:
-            return None
+            return None if self._is_ordered else self.table[id]
         while self._is_ordered and len(self.table) >= self._settings.sessions_max:
             self._evict_least_recently_used(spare=id)
         session = self.table[id] = Session(id, position)
