@@ -248,6 +248,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     settled: int
     is_zombie: bool
     faults: list[str]
+    trouble: str = ""
+    """Why the replica is not as it should be, in words for an operator; empty if it is."""
 
 
 class Reported(msgspec.Struct, tag=15, frozen=True, array_like=True, gc=False):

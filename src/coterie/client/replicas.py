@@ -9,6 +9,8 @@ of how promising they are, two at a time, until one makes us welcome.
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,6 @@ from coterie.kernel.errors import CoterieError
 from coterie.runtime.address import parse_address
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Iterable, Sequence
 
     from coterie.client.channel import Owner
@@ -219,7 +220,7 @@ class Replicas:
         except TimeoutError:
             reason = f"{address} did not answer within {patience} s"
         except OSError as error:
-            reason = f"{address}: {(error.strerror or str(error)).lower()}"
+            reason = f"{address}: {_why(error)}"
         finally:
             self._dials.pop(address, None)
             if channel.welcome is None and hasattr(channel, "transport"):
@@ -229,3 +230,18 @@ class Replicas:
             self._places.failed(address, self._loop.time(), channel.unwelcome)
             self._news.set()
             self.seek()
+
+
+def _why(error: OSError) -> str:
+    """Say in words why there is no connection, for the cases that users meet."""
+    match error:
+        case ConnectionRefusedError():
+            return "connection refused: no replica listens there"
+        case socket.gaierror():
+            return "the host has no address"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {error.verify_message}"
+        case ssl.SSLError():
+            return f"no encrypted connection: {error.reason or error}"
+        case _:
+            return (error.strerror or str(error)).lower()

@@ -142,11 +142,14 @@ class Session:
         """Let waiting calls begin while there is room."""
         queue = self.queue
         client = self._client
+        now = client.loop.time()
         while queue:
             request = queue[0]
             if request.is_over:
                 queue.popleft()
                 continue
+            if request.deadline <= now:
+                return  # it is about to be given up, and should not be sent any more
             count = len(request.results) if isinstance(request, BatchRequest) else 1
             window = self.window
             if window is None or not window.has_room(count) or not client.has_room:
