@@ -93,6 +93,7 @@ class Replica:
 
     def __init__(self, group: PortGroup, id: str, incarnation: int) -> None:
         self.configuration = group.configuration
+        self.trouble = ""
         process = make_process(id, incarnation, group.configuration.members, DEFAULT_SETTINGS)
         context = make_context(
             process,

@@ -58,6 +58,7 @@ def report_on(  # noqa: PLR0913 -- all by name
     host: ObjectHost,
     methods: list[MethodReport],
     peers: list[Peer],
+    trouble: str,
 ) -> Report:
     """Say where a replica stands at present."""
     status = host.standing
@@ -76,4 +77,5 @@ def report_on(  # noqa: PLR0913 -- all by name
         settled=host.settled_position,
         is_zombie=status is not None and status.is_zombie,
         faults=list(host.faults),
+        trouble=trouble,
     )

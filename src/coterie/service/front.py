@@ -60,6 +60,10 @@ class Hosted(Protocol):
     def configuration(self) -> Configuration:
         """The replicas of the group."""
 
+    @property
+    def trouble(self) -> str:
+        """Why the replica is not as it should be, in words; empty if it is."""
+
     def ask(self, request: Callable[[ObjectHost], None]) -> None:
         """Have a request made of the host inside the next turn."""
 
@@ -223,6 +227,7 @@ class ObjectFront:
             host=self.hosted.host,
             methods=self._methods,
             peers=self.peers(),
+            trouble=self.hosted.trouble,
         )
 
     # ---- the front of the host, inside a turn

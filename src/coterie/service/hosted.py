@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
 from coterie.assembly import make_context, make_object
 from coterie.kernel.engine import Role
+from coterie.kernel.errors import Refused
 from coterie.replication.primary import PrimaryViews
 
 if TYPE_CHECKING:
@@ -82,13 +84,49 @@ class HostedObject:
         host = self.host
         self._driver.call(lambda: request(host))
 
-    def recover(self) -> None:
-        """Let this replica's history count although it may have lost entries; see `recover`."""
-        self._driver.call(self.primary.recover)
+    @property
+    def trouble(self) -> str:
+        """Why the replica is not as it should be, in words for an operator; empty if it is."""
+        if self._keeper is None:
+            return ""
+        if self.primary.is_zombie:
+            return self._keeper.recovery.reason
+        return self._keeper.trouble
+
+    def recover(self) -> asyncio.Future[None]:
+        """Let this replica's history count although it may have lost entries.
+
+        Raises `Refused` unless it is a zombie in a view that is no primary one: where a primary
+        view exists the replica is brought up to date and loses nothing.
+        """
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def recover() -> None:
+            # Asked here, inside the turn that acts on it, because it may change between turns.
+            primary = self.primary
+            if outcome.cancelled():
+                return
+            if not primary.is_zombie:
+                reason = "it has lost nothing, so there is nothing to recover"
+            elif primary.role is not Role.MINORITY:
+                reason = "it is being brought up to date by the others; wait for that"
+            else:
+                primary.recover()
+                outcome.set_result(None)
+                return
+            outcome.set_exception(Refused(f"replica {primary.me.id!r}: {reason}"))
+
+        self._driver.call(recover)
+        return outcome
 
     def leave(self) -> None:
         """Leave the group in good order."""
         self._driver.call(self.replica.leave)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the others know that this replica has left."""
+        return self.replica.bottom.has_left
 
     def _keep_house(self) -> None:
         """Have snapshots written and old segments removed, in a thread, while turns go on."""

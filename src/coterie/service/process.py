@@ -11,6 +11,7 @@ process that cannot keep its promises says so before anybody hears of it.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from coterie.kernel.settings import Settings
     from coterie.objects import Definition
     from coterie.service.config import ClusterConfig
+
+
+LEAVE_SECONDS = 1.0
+"""How long a process that stops waits for the others to know."""
 
 
 def load_objects(config: ClusterConfig) -> dict[str, Definition]:
@@ -158,6 +163,20 @@ class ReplicaProcess:
                 at=clock(),
             )
         return incarnation
+
+    async def leave(self) -> None:
+        """Leave all groups in good order, as far as that takes no longer than a moment."""
+        loop = asyncio.get_running_loop()
+        left: asyncio.Future[None] = loop.create_future()
+
+        def turn_ended() -> None:
+            if all(hosted.has_left for hosted in self.hosted.values()) and not left.done():
+                left.set_result(None)
+
+        self.live.driver.turn_ended.append(turn_ended)
+        for hosted in self.hosted.values():
+            hosted.leave()
+        await asyncio.wait([left], timeout=LEAVE_SECONDS)
 
     async def wait_failed(self) -> None:
         """Wait, perhaps for ever, and raise what stopped the process."""

@@ -1,0 +1,103 @@
+"""Where the groups of this machine are found by their names.
+
+A group that `coterie serve` runs has a folder: its configuration file, a folder for each replica,
+and the control socket of its supervisor. It stands in the *state folder* of the user,
+$XDG_STATE_HOME/coterie (by default ~/.local/state/coterie), under the name of the group, or a
+symbolic link does that leads to where `--dir` put it.
+
+    STATE/seats/group.toml     written last: when it is there, the group has been founded
+    STATE/seats/a/             what replica a keeps: its journals, its lock, its control socket
+    STATE/seats/serve.log      what a detached supervisor says
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from coterie.kernel.errors import CoterieError
+from coterie.service.config import NAME, ClusterConfig, encode_config, load_config
+
+CONFIG = "group.toml"
+LOG = "serve.log"
+
+
+class NoSuchGroup(CoterieError):
+    """No group of this name is known on this machine; the message says which are."""
+
+
+def state_folder() -> Path:
+    """Give the folder in which groups are found by their names."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(given) if given else Path.home() / ".local" / "state"
+    return base / "coterie"
+
+
+def group_names() -> list[str]:
+    """Give the names of all groups that were founded on this machine."""
+    folder = state_folder()
+    if not folder.is_dir():
+        return []
+    return sorted(entry.name for entry in folder.iterdir() if (entry / CONFIG).is_file())
+
+
+def check_name(name: str) -> None:
+    """Refuse what could not be the name of a folder."""
+    if not NAME.fullmatch(name):
+        raise CoterieError(
+            f"{name!r} is no name: use up to 64 letters, digits, dots, hyphens and underscores, "
+            "beginning with a letter or digit"
+        )
+
+
+def find_group(name: str) -> Path:
+    """Give the folder of a group; raises `NoSuchGroup`."""
+    check_name(name)
+    folder = state_folder() / name
+    if (folder / CONFIG).is_file():
+        return folder.resolve()
+    if folder.is_symlink() and not folder.exists():
+        raise NoSuchGroup(
+            f"the folder of group {name!r}, {folder.readlink()}, is gone: "
+            f"put it back, or remove {folder}"
+        )
+    names = ", ".join(group_names())
+    there = f"there is {names}" if names else "there is none yet (coterie serve starts one)"
+    raise NoSuchGroup(f"no group {name!r} was served on this machine; {there}")
+
+
+def place_group(name: str, directory: Path | None) -> Path:
+    """Make the folder of a group, in *directory* if one is given; give it."""
+    check_name(name)
+    folder = state_folder() / name
+    try:
+        if directory is None or directory.absolute() == folder:
+            folder.mkdir(parents=True, exist_ok=True)
+            return folder.resolve()
+        directory.mkdir(parents=True, exist_ok=True)
+        target = directory.resolve()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if folder.is_symlink() and not folder.exists():
+            folder.unlink()
+        if not folder.exists():
+            folder.symlink_to(target, target_is_directory=True)
+    except OSError as error:
+        raise CoterieError(f"{error.filename} cannot be used: {error.strerror}") from None
+    if folder.resolve() != target:
+        raise CoterieError(
+            f"the group {name!r} is in {folder.resolve()} already: leave out --dir to go on with "
+            "it, or choose another --name"
+        )
+    return target
+
+
+def write_config(folder: Path, config: ClusterConfig) -> None:
+    """Write the configuration file of a group, all of it or nothing."""
+    draft = folder / f"{CONFIG}.draft"
+    draft.write_text(encode_config(config), encoding="utf-8")
+    draft.replace(folder / CONFIG)
+
+
+def read_config(folder: Path) -> ClusterConfig:
+    """Read the configuration file of a group; raises `ConfigError`."""
+    return load_config(folder / CONFIG)
