@@ -53,7 +53,7 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and name.split(".")[0] == error.name.split(".")[0]:
+        if error.name is not None and name.partition(".")[0] == error.name.partition(".")[0]:
             raise ClassNotFound(
                 f"there is no module {name!r}, neither in {here} nor installed"
             ) from None

@@ -36,7 +36,7 @@ class NobodyThere(CoterieError):
 
 
 class Look(msgspec.Struct, frozen=True, tag=True, tag_field="order"):
-    """How are the processes?"""
+    """Tell how the processes are."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True, tag_field="order"):
