@@ -116,6 +116,16 @@ class Lake:
                     files.setdefault(table, []).append(str(path))
         return dict(sorted(found.items()))
 
+    def table(self, table: str, group: str) -> pa.Table:
+        """Give all rows of a table that stays small, of one group, in the order of each life."""
+        schema = JOURNAL_TABLES[table]
+        parts = [
+            pq.read_table(path, schema=schema)
+            for path in sorted(self.path(f"{table}/{quote(group, safe='')}").glob("*.parquet"))
+            if not path.name.startswith(DRAFT)
+        ]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
     def files(self) -> Iterator[Path]:
         """Give all files that sealing made, finished or not."""
         for table in JOURNAL_TABLES:

@@ -73,6 +73,11 @@ class Voiding:
     settled: int
     """Up to where the replica called everything authoritative just before."""
 
+    @property
+    def is_adoption(self) -> bool:
+        """Whether a history was fetched from another replica."""
+        return self.kind in {Void.ADOPTED, Void.RESTORED}
+
 
 @dataclass(slots=True)
 class Breach:
