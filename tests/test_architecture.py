@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "checking": FOUNDATION,
     "stacks": LAYERS,
     "assembly": LAYERS | {"stacks", "objects"},
-    "simulation": LAYERS | {"assembly", "stacks", "checking", "objects"},
+    "simulation": LAYERS | {"assembly", "stacks", "checking", "objects", "vsr"},
     "runtime": FOUNDATION | {"assembly", "membership", "stacks"},
     "locally": LAYERS | {"assembly", "stacks", "objects", "runtime"},
     "client": FOUNDATION | {"objects", "runtime"},

@@ -1,0 +1,498 @@
+"""A cohort: one replica of a module group, and its part in views (**vsr** section 4, figure 5).
+
+A cohort is *active* in a view, or *view manager* (it has invited the others to a new view), or an
+*underling* (it has accepted an invitation, and waits). Names are the paper's: `cur_view`,
+`max_viewid`, `up_to_date`.
+
+Decisions where the paper leaves room (4.1), and departures from it:
+
+- `max_viewid` is on stable storage before an invitation or an acceptance leaves (design 10 f).
+- A view change happens when the primary is lost. A primary takes cohorts that come back into its
+  view, and leaves out those that are gone, by itself; one that has lost its majority stops
+  serving, and serves again if the majority comes back before a view change.
+- A cohort cut off from a primary that others still hear, a majority in all, changes nothing.
+- A cohort that has just started waits a while to be taken in before it invites others.
+- Whoever has promised a higher view than the one it is told of says so, and the primary then
+  forms a new view itself: one round, and nothing is lost.
+- `newview` does not carry the state: the cohort fetches what it misses (`catch_up.py`).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from coterie.kernel.errors import BadMessage
+from coterie.kernel.layers import Layer
+from coterie.kernel.records import (
+    EventsKnown,
+    InvitationAccepted,
+    MembersChanged,
+    Started,
+    ViewStarted,
+)
+from coterie.kernel.views import NO_VIEW, Viewstamp
+from coterie.vsr.buffer import Buffer
+from coterie.vsr.catch_up import CatchUp, Donor
+from coterie.vsr.formation import Response
+from coterie.vsr.log import Log
+from coterie.vsr.manager import Manager
+from coterie.vsr.messages import (
+    Accept,
+    Ack,
+    CohortMessage,
+    CohortView,
+    Events,
+    FetchChunks,
+    FetchEvents,
+    InitView,
+    Invite,
+    NewView,
+    StateChunk,
+    StateOffer,
+    Superseded,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from coterie.kernel.clock import Duration
+    from coterie.kernel.layers import Context
+    from coterie.kernel.records import Record
+    from coterie.kernel.views import Member, ReplicaId, ViewId
+    from coterie.vsr.module import Memory, Module
+    from coterie.vsr.settings import VsrSettings
+
+_AWAIT = "vsr await"
+_LOST = "vsr lost primary"
+
+_decoder: msgspec.msgpack.Decoder[CohortMessage] = msgspec.msgpack.Decoder(CohortMessage)
+
+
+class Status(enum.Enum):
+    """What a cohort is doing (figure 1)."""
+
+    ACTIVE = "active"
+    VIEW_MANAGER = "view manager"
+    UNDERLING = "underling"
+
+
+class Cohort(Layer):
+    """One replica of a group; `Replica` has it as its bottom."""
+
+    name = "VSR"
+    manager_kind: ClassVar[type[Manager]] = Manager
+    buffer_kind: ClassVar[type[Buffer]] = Buffer
+
+    def __init__(
+        self, context: Context, module: Module, *, memory: Memory, settings: VsrSettings
+    ) -> None:
+        super().__init__(context)
+        self.me = context.me
+        self.settings = settings
+        self.module = module
+        self.has_left = False
+        self.status = Status.UNDERLING
+        self.log = Log(bytes_max=settings.log_bytes, views_max=settings.history_views_max)
+        self.up_to_date = memory.has_state
+        self.max_viewid = self.seen = memory.max_viewid
+        self.highest = memory.max_viewid.number
+        self.cur_viewid = memory.cur_viewid
+        self.cur_view = CohortView(memory.cur_viewid, self.me, ())
+        self.led = memory.led
+        self.buffer: Buffer | None = None
+        """The communication buffer, while this cohort is the active primary."""
+        self._manager = self.manager_kind(self)
+        self._catch_up: CatchUp | None = None
+        self._donor = Donor(self)
+        self._owes_ack = False
+        self._primary_restarted = False
+        self._others = [id for id in context.configuration.members if id != self.me.id]
+        if memory.history:
+            self.module.restore(memory.chunks)
+            self.log.adopt(memory.history)
+
+    # ---- what the process calls (`coterie.kernel.replica.Bottom`)
+
+    def start(self) -> None:
+        """Begin: wait to be taken into a view that is at work, or else form one."""
+        self.report(
+            Started,
+            stack=self.name,
+            configuration=self.context.configuration,
+            is_zombie=not self.up_to_date,
+        )
+        self._await(self.settings.recovery_patience)
+
+    def decode(self, message: msgspec.Raw) -> msgspec.Struct:
+        """Read a message between cohorts, or one for the module."""
+        try:
+            return _decoder.decode(message)
+        except msgspec.ValidationError:
+            return self.module.decode(message)
+
+    def receive(self, sender: Member, message: Any) -> None:  # noqa: ANN401, C901, PLR0912 -- a table
+        """Take one message."""
+        if not isinstance(message, CohortMessage):
+            self.module.receive(sender, message)
+            return
+        if sender.id not in self._others:
+            raise BadMessage("only cohorts of a group take part in its views")
+        match message:
+            case Events():
+                self._on_events(sender, message)
+            case Ack(view=view):
+                if self.buffer is not None and view == self.cur_viewid:
+                    self.buffer.on_ack(sender, message)
+            case Invite(view=view):
+                self._on_invite(sender, view)
+            case Accept():
+                self._manager.on_accept(sender, message)
+            case InitView(view=view):
+                self._on_init_view(view)
+            case NewView():
+                self._on_new_view(sender, message)
+            case Superseded(highest=highest):
+                self._on_superseded(highest)
+            case FetchEvents(view=view) | FetchChunks(view=view):
+                if self.buffer is not None and view == self.cur_viewid:
+                    self._donor.answer(sender, message)
+            case StateOffer() | StateChunk():
+                if self._catch_up is not None and self._catch_up.is_from(sender, message.view):
+                    self._catch_up.take(message)
+
+    def reachability_changed(self, restarted: Sequence[str]) -> None:
+        """Learn whom the failure detector believes in now."""
+        if self.buffer is not None:
+            for id in restarted:
+                self.buffer.forget(id)
+            self._adjust_members()
+            self.buffer.resume()
+        elif self.status is Status.ACTIVE:
+            self._primary_restarted |= self.cur_view.primary.id in restarted
+            if self._has_lost_primary():
+                self._look_after_primary()
+        self._manager.reachability_changed()
+
+    def finish_turn(self) -> None:
+        """Send what gathered: events to backups, one acknowledgement to the primary."""
+        if self.buffer is not None:
+            self.buffer.push()
+        elif self._owes_ack and self.status is Status.ACTIVE:
+            self.context.send(
+                [self.cur_view.primary.id], Ack(self.cur_viewid, self.log.last.number)
+            )
+        self._owes_ack = False
+
+    # ---- what the module calls
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether this cohort is the active primary of its view."""
+        return self.buffer is not None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this cohort is active in its view."""
+        return self.status is Status.ACTIVE
+
+    def describe(self) -> str:
+        """Say in a few words where this cohort stands."""
+        lost = "" if self.up_to_date else ", without its state"
+        return f"{self.status.value} in {self.cur_view} at {self.log.last}{lost}"
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether work begun here now has a chance: an active primary that hears a majority."""
+        return self.buffer is not None and self._reaches_majority()
+
+    def add(self, event: bytes) -> Viewstamp:
+        """Perform an event here, and have the backups told; give its viewstamp."""
+        assert self.buffer is not None, "only an active primary adds events"
+        known = self.log.append([event])
+        self.report(EventsKnown, view=known.view, first=known.number, events=[event])
+        self.module.perform(known, [event])
+        self.buffer.added(known.number, len(event))
+        return known
+
+    def force_to(self, viewstamp: Viewstamp, then: Callable[[], None]) -> None:
+        """Call *then* when a majority knows everything up to *viewstamp*; see `Buffer`."""
+        assert self.buffer is not None, "only an active primary forces"
+        self.buffer.force_to(viewstamp, then)
+
+    def report(self, kind: type[msgspec.Struct], **fields: object) -> None:
+        """Put a record on the history of this replica."""
+        record = kind(group=self.context.group, member=self.me, at=self.context.now, **fields)
+        self.context.report(cast("Record", record))
+
+    # ---- accepting invitations
+
+    def response(self) -> Response:
+        """Say what this cohort brings to a new view."""
+        if not self.up_to_date:
+            crashed_in = Viewstamp(self.cur_viewid, 0)
+            return Response(self.me, crashed=True, known=crashed_in, was_primary=False)
+        known = self.log.last
+        was_primary = known.view == self.led and known.view != NO_VIEW
+        return Response(self.me, crashed=False, known=known, was_primary=was_primary)
+
+    def promise(self, view: ViewId) -> None:
+        """Take part in no lower view than this one from now on."""
+        assert view >= self.max_viewid, "promises only rise"
+        self.max_viewid = view
+        self.highest = view.number
+        self.seen = max(self.seen, view)
+
+    def _on_invite(self, sender: Member, view: ViewId) -> None:
+        if view < self.max_viewid:
+            self.context.send([sender.id], Superseded(self.max_viewid))
+            return
+        if view == self.cur_viewid:
+            return
+        # An equal view is a duplicate; the answer to the first may have been lost.
+        if view > self.max_viewid:
+            self._accept(view)
+            self.await_view()
+        mine = self.response()
+        self.context.send([sender.id], Accept(view, mine.crashed, mine.known, mine.was_primary))
+
+    def _accept(self, view: ViewId) -> None:
+        """Leave the present view for a later one."""
+        self._leave_view()
+        mine = self.response()
+        self.promise(view)
+        self.report(
+            InvitationAccepted,
+            view=view,
+            crashed=mine.crashed,
+            known=mine.known,
+            was_primary=mine.was_primary,
+        )
+
+    def _leave_view(self) -> None:
+        """Stop being active, a manager, or on the way into a view."""
+        self._manager.stop()
+        self._catch_up = None
+        for timer in (_AWAIT, _LOST):
+            self.context.cancel_timer(timer)
+        if self.buffer is not None:
+            self.buffer.close()
+            self.buffer = None
+            self._donor.close()
+            self.module.follow()
+        self.status = Status.UNDERLING
+
+    def await_view(self) -> None:
+        """Be an underling, until a view comes or patience ends."""
+        self._await(self.settings.underling_patience)
+
+    def _await(self, patience: Duration) -> None:
+        self.status = Status.UNDERLING
+        # Not all at the same moment: several managers at once only get into each other's way.
+        spread = self.context.random.randrange(self.settings.manager_stagger)
+        rank = self.context.configuration.members.index(self.me.id)
+        wait = patience + rank * self.settings.manager_stagger // 2 + spread
+        self.context.set_timer(_AWAIT, cast("Duration", wait), self._tired_of_waiting)
+
+    def _tired_of_waiting(self) -> None:
+        if self._reaches_majority():
+            self.manage()
+        else:
+            # Alone one can form no view: to promise higher and higher ones would only disturb
+            # the others later.
+            self._await(self.settings.underling_patience)
+
+    def try_again(self) -> None:
+        """Learn that the view change managed here did not succeed."""
+        self._tired_of_waiting()
+
+    def progressed(self) -> None:
+        """Learn that catching up goes on: there is no reason to lose patience."""
+        if self.status is Status.UNDERLING:
+            self.await_view()
+
+    def is_catching_up(self, catch_up: CatchUp) -> bool:
+        """Say whether this is how the cohort is being brought up to date at present."""
+        return self._catch_up is catch_up
+
+    def manage(self) -> None:
+        """Become the manager of a view change."""
+        self._leave_view()
+        self.status = Status.VIEW_MANAGER
+        self._manager.make_invitations()
+
+    # ---- starting views
+
+    def _on_init_view(self, view: CohortView) -> None:
+        is_mine = view.id == self.max_viewid and view.primary == self.me and self.up_to_date
+        if is_mine and self.status is Status.UNDERLING and self._catch_up is None:
+            self.start_view(view)
+
+    def start_view(self, view: CohortView) -> None:
+        """Begin to lead a view."""
+        assert self.up_to_date, "who has lost its state cannot lead"
+        self._leave_view()
+        self.led = view.id
+        self.log.begin_view(view.id)
+        self._enter(view)
+        self.buffer = self.buffer_kind(self, view)
+        self._adjust_members()
+        self.buffer.open()
+        self.module.lead(view)
+
+    def _on_new_view(self, sender: Member, message: NewView) -> None:
+        view = message.view
+        if sender != view.primary:
+            return
+        if view.id == self.cur_viewid and self.status is Status.ACTIVE:
+            if self.buffer is None:
+                self.cur_view = view
+                self._owes_ack = True
+            return
+        # An earlier life may have acknowledged events in this very view; the primary could offer
+        # this one an older state, and then count it as if it knew them. It needs a new view.
+        has_lost_this_view = view.id == self.cur_viewid and not self.up_to_date
+        if view.id < self.max_viewid or has_lost_this_view:
+            self.context.send([sender.id], Superseded(self.max_viewid))
+            return
+        if self._catch_up is not None and self._catch_up.is_from(sender, view.id):
+            return
+        if view.id > self.max_viewid:
+            self._accept(view.id)
+        else:
+            self._leave_view()
+        self._catch_up = CatchUp(self, view, message.history, up_to=0)
+        self.await_view()
+        self._catch_up.begin()
+
+    def caught_up(self, view: CohortView) -> None:
+        """Learn that the state is that of the view, whole: be active in it."""
+        self.context.cancel_timer(_AWAIT)
+        self.up_to_date = True
+        if self.cur_viewid != view.id or self.status is not Status.ACTIVE:
+            self._enter(view)
+        self._owes_ack = True
+        if self._has_lost_primary():
+            self._look_after_primary()
+
+    def _enter(self, view: CohortView) -> None:
+        self.promise(view.id)
+        self.cur_view = view
+        self.cur_viewid = view.id
+        self.status = Status.ACTIVE
+        self._primary_restarted = False
+        self.report(
+            ViewStarted,
+            view=view.id,
+            primary=view.primary,
+            members=view.members,
+            history=tuple(self.log.history),
+        )
+
+    def _on_superseded(self, highest: ViewId) -> None:
+        """Somebody promised a higher view: it can only come back by an even higher one."""
+        if highest >= self.max_viewid and self.status is not Status.UNDERLING:
+            self.seen = max(self.seen, highest)
+            self.manage()
+
+    # ---- being active
+
+    def _on_events(self, sender: Member, message: Events) -> None:
+        if self._catch_up is not None and self._catch_up.is_from(sender, message.view):
+            self._catch_up.take(message)
+        elif (
+            self.status is Status.ACTIVE
+            and message.view == self.cur_viewid
+            and sender == self.cur_view.primary
+        ):
+            if not self.learn(message):
+                # Something in between is missing, and perhaps not kept by the primary any more.
+                history = tuple(self.log.history)
+                up_to = message.first - 1
+                self._catch_up = CatchUp(self, self.cur_view, history, up_to=up_to)
+                self._catch_up.begin()
+            self._owes_ack = True
+
+    def learn(self, message: Events) -> bool:
+        """Perform events that follow what is known here; False if something is missing."""
+        last = self.log.last
+        if message.of != last.view or message.first > last.number + 1:
+            return message.of < last.view
+        events = message.events[last.number + 1 - message.first :]
+        if events:
+            known = self.log.append(events)
+            self.report(EventsKnown, view=known.view, first=last.number + 1, events=events)
+            self.module.perform(known, events)
+        return True
+
+    def done_catching_up(self) -> None:
+        """Learn that the gap is filled."""
+        self._catch_up = None
+
+    def include(self, member: Member) -> None:
+        """Take a cohort into the view (4.1)."""
+        others = tuple(each for each in self.cur_view.members if each.id != member.id)
+        self._set_members((*others, member))
+
+    def _adjust_members(self) -> None:
+        """Leave out of the view who is out of reach; tell those who came back of the view."""
+        assert self.buffer is not None, "only a primary changes its view"
+        known = {each.id: each for each in (*self.cur_view.members, *self.buffer.backups)}
+        self._set_members(
+            tuple(each for id, each in known.items() if each == self.me or self.context.reaches(id))
+        )
+
+    def _set_members(self, members: tuple[Member, ...]) -> None:
+        ordered = tuple(sorted(members))
+        if ordered != self.cur_view.members:
+            self.cur_view = replace(self.cur_view, members=ordered)
+            self.report(MembersChanged, view=self.cur_viewid, members=ordered)
+
+    # ---- losing the primary
+
+    def _reaches_majority(self) -> bool:
+        reached = {id for id in self._others if self.context.reaches(id)}
+        return self.context.configuration.has_majority(reached | {self.me.id})
+
+    def _has_lost_primary(self) -> bool:
+        """Whether the primary is out of reach here, and nowhere with a majority as far as known."""
+        primary = self.cur_view.primary.id
+        if self._primary_restarted:
+            return True
+        if self.context.reaches(primary):
+            return False
+        in_touch: set[ReplicaId] = {
+            id
+            for id in self._others
+            if id != primary and self.context.reaches(id) and self.context.in_touch(id, primary)
+        }
+        return not self.context.configuration.has_majority(in_touch | {primary})
+
+    def _look_after_primary(self) -> None:
+        """Become a manager if all cohorts of higher priority seem to be inaccessible (4.1)."""
+        if self.context.timer_is_set(_LOST):
+            return
+        members = self.context.configuration.members
+        before = [
+            id
+            for id in members[: members.index(self.me.id)]
+            if id != self.cur_view.primary.id and self.context.reaches(id)
+        ]
+        if not before and self._reaches_majority():
+            self.manage()
+            return
+        wait = (len(before) or 1) * self.settings.manager_stagger
+        self.context.set_timer(_LOST, cast("Duration", wait), self._primary_still_lost)
+
+    def _primary_still_lost(self) -> None:
+        if self.status is not Status.ACTIVE or self.buffer is not None:
+            return
+        if not self._has_lost_primary():
+            return
+        if self._reaches_majority():
+            self.manage()
+        else:
+            self._look_after_primary()

@@ -1,0 +1,139 @@
+"""What cohorts of one group say to each other.
+
+A message about a view names its id, so that one from another view is recognised and dropped.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from coterie.kernel.views import Member, ViewId, Viewstamp
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    pass
+
+
+class CohortView(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A view of **vsr**: its id, the primary, and all its members, the primary among them."""
+
+    id: ViewId
+    primary: Member
+    members: tuple[Member, ...]
+
+    def __str__(self) -> str:
+        names = (f"{each}*" if each == self.primary else str(each) for each in self.members)
+        return f"{self.id}{{{','.join(names)}}}"
+
+
+# ---- changing views (figure 5)
+
+
+class Invite(_Message, tag=1, frozen=True):
+    """Join the view that I am forming."""
+
+    view: ViewId
+
+
+class Accept(_Message, tag=2, frozen=True):
+    """I join, and will not take part in any lower view.
+
+    A *crashed* acceptance comes from a cohort that has lost its state: `known` then names the
+    last view it was active in, and no number. A normal one names the last event it knows.
+    """
+
+    view: ViewId
+    crashed: bool
+    known: Viewstamp
+    was_primary: bool
+
+
+class InitView(_Message, tag=3, frozen=True):
+    """Manager to primary: start this view."""
+
+    view: CohortView
+
+
+class NewView(_Message, tag=4, frozen=True):
+    """Primary to cohort: you are in this view, whose initial state this history leads to."""
+
+    view: CohortView
+    history: tuple[Viewstamp, ...]
+    """Up to the view's own viewstamp."""
+
+
+class Superseded(_Message, tag=5, frozen=True):
+    """I have promised a higher view than the one you speak of."""
+
+    highest: ViewId
+
+
+# ---- the communication buffer
+
+
+class Events(_Message, tag=6, frozen=True):
+    """Events of the view `of`, which the primary of `view` knows, from number `first` on."""
+
+    view: ViewId
+    of: ViewId
+    first: int
+    events: list[bytes]
+
+
+class Ack(_Message, tag=7, frozen=True):
+    """I know the initial state of the view, and its events up to this number."""
+
+    view: ViewId
+    number: int
+
+
+# ---- bringing a cohort up to date
+
+
+class FetchEvents(_Message, tag=8, frozen=True):
+    """I know everything up to here: send what follows, or offer me the state."""
+
+    view: ViewId
+    after: Viewstamp | None
+    """None: what I know is no part of your history."""
+
+
+class StateOffer(_Message, tag=9, frozen=True):
+    """The events are gone; here is a state to fetch in chunks."""
+
+    view: ViewId
+    serial: int
+    history: tuple[Viewstamp, ...]
+    chunks: int
+
+
+class FetchChunks(_Message, tag=10, frozen=True):
+    """Send some chunks of an offered state, from `index` on."""
+
+    view: ViewId
+    serial: int
+    index: int
+
+
+class StateChunk(_Message, tag=11, frozen=True):
+    """One chunk of an offered state."""
+
+    view: ViewId
+    serial: int
+    index: int
+    chunk: bytes
+
+
+CohortMessage = (
+    Invite
+    | Accept
+    | InitView
+    | NewView
+    | Superseded
+    | Events
+    | Ack
+    | FetchEvents
+    | StateOffer
+    | FetchChunks
+    | StateChunk
+)

@@ -1,0 +1,70 @@
+"""The module: what a cohort replicates, and what the cohort needs of it.
+
+The paper's word for a unit of data and the code that manipulates it. Its state is a function of
+the events it has been told to perform, in their order, and of nothing else: the primary performs
+an event when it adds it to the buffer, a backup when it hears of it, by the same code. What a
+primary holds beside that (calls that are still running) is void when its view ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from coterie.kernel.views import NO_VIEW, Member, ViewId, Viewstamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from coterie.vsr.messages import CohortView
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cohort brings from its earlier lives.
+
+    `max_viewid` and `cur_viewid` are on stable storage. The state is there only if the group
+    keeps its events on disk (4.2); without it the cohort accepts invitations as crashed.
+    """
+
+    max_viewid: ViewId = NO_VIEW
+    """The highest view it may have promised."""
+    cur_viewid: ViewId = NO_VIEW
+    """The last view it was active in."""
+    led: ViewId = NO_VIEW
+    """The last view it was the primary of."""
+    history: tuple[Viewstamp, ...] = ()
+    chunks: tuple[bytes, ...] = ()
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the state it knew is here: a cohort that never was active has lost nothing."""
+        return bool(self.history) or self.cur_viewid == NO_VIEW
+
+
+class Module(Protocol):
+    """What stands on a cohort."""
+
+    def perform(self, known: Viewstamp, events: Sequence[bytes]) -> None:
+        """Change the state by events; *known* is where the last of them stands."""
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Give the state at this moment, in chunks, however late they are taken."""
+
+    def restore(self, chunks: Sequence[bytes]) -> None:
+        """Take over a whole state. Raises `BadMessage`, changing nothing, if it is none."""
+
+    def lead(self, view: CohortView) -> None:
+        """Learn that this cohort is now the active primary of a view."""
+
+    def follow(self) -> None:
+        """Learn that this cohort is no primary any more: calls in progress are void."""
+
+    def decode(self, message: msgspec.Raw) -> msgspec.Struct:
+        """Read a message that is none of the cohort's own."""
+
+    def receive(self, sender: Member, message: Any) -> None:  # noqa: ANN401 -- its own kinds
+        """Take one message of those it decodes."""
+
+    def finish_turn(self) -> None:
+        """Do what gathered up during the turn."""

@@ -1,0 +1,49 @@
+"""Every limit and interval of viewstamped replication, in one place."""
+
+from __future__ import annotations
+
+import msgspec
+
+from coterie.kernel.clock import Duration, milliseconds, seconds
+
+
+class VsrSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Intervals are durations in microseconds; sizes are bytes."""
+
+    # View changes.
+    resend: Duration = milliseconds(40)
+    """How often an unanswered message between cohorts is repeated."""
+    manager_patience: Duration = milliseconds(250)
+    """How long a manager waits for cohorts that should answer before it goes on without them."""
+    manager_stagger: Duration = milliseconds(100)
+    """How much later each cohort of lower priority becomes a manager than the one before it."""
+    manager_pause: Duration = milliseconds(200)
+    """How long, on average, a manager that could not form a view waits before it tries again."""
+    underling_patience: Duration = milliseconds(600)
+    """How long an underling waits for the view it accepted before it becomes a manager."""
+    recovery_patience: Duration = milliseconds(300)
+    """How long a cohort that has just started waits to be added to a view that is at work."""
+
+    # The communication buffer.
+    buffer_bytes_max: int = 16 << 20
+    """How many bytes of events may wait for a sub-majority; beyond it calls are refused."""
+    window_events: int = 4096
+    """How many events may be on the way to one backup, unacknowledged."""
+    packet_bytes_max: int = 256 << 10
+    """Events are packed up to this size; one larger event travels alone."""
+
+    # Bringing a cohort up to date.
+    log_bytes: int = 32 << 20
+    """How many bytes of events are kept for cohorts that come back; who needs older ones gets
+    the whole state."""
+    history_views_max: int = 1000
+    """How many views a history goes back; a transaction with calls in an older one aborts."""
+    chunk_bytes: int = 256 << 10
+    """A whole state travels in chunks of about this size."""
+    chunks_ahead: int = 4
+    """How many chunks one request asks for."""
+    offer_lasts: Duration = seconds(5)
+    """How long the state offered to a cohort is kept after the last question about it."""
+
+
+DEFAULT_VSR_SETTINGS = VsrSettings()
