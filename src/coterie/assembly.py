@@ -13,13 +13,13 @@ from coterie.kernel.layers import Context
 from coterie.kernel.process import Process
 from coterie.kernel.views import Member
 from coterie.membership.detector import HeartbeatDetector
-from coterie.objects.host import ObjectHost, encode_now
+from coterie.objects.host import ObjectHost, TakeSnapshot, encode_now
 from coterie.objects.settings import DEFAULT_HOST_SETTINGS
 from coterie.replication.layer import EngineLayer
 from coterie.stacks import LAYERS, build_engine, is_ordered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from coterie.kernel.engine import Past
     from coterie.kernel.layers import Layer
@@ -70,7 +70,7 @@ def make_object(  # noqa: PLR0913 -- all by name
     *,
     settings: HostSettings = DEFAULT_HOST_SETTINGS,
     clock: Callable[[], int] | None = None,
-    take_snapshot: Callable[[Callable[[], Iterator[bytes]]], Iterator[bytes]] = encode_now,
+    take_snapshot: TakeSnapshot = encode_now,
     layers: Mapping[str, type[Layer]] = LAYERS,
 ) -> tuple[Replica, ObjectHost]:
     """Make a replica that executes an object of a class, and the host that executes it."""

@@ -20,7 +20,7 @@ Downwards the host calls `propose`. Nothing on this boundary waits.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -28,7 +28,7 @@ import msgspec
 from coterie.kernel.views import NO_VIEW, Member, ViewId, Viewstamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 class Standing(enum.IntEnum):
@@ -114,6 +114,27 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     """The entries above the state."""
 
 
+class Chunks(Iterator[bytes]):
+    """An encoded state: that of the moment it was asked for, however late it is read.
+
+    It may still be being encoded somewhere else. To iterate waits, and is for threads; whoever
+    must not wait asks `poll`.
+    """
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._rest = iter(chunks)
+
+    def __next__(self) -> bytes:
+        return next(self._rest)
+
+    def poll(self) -> bytes | None:
+        """Give the next chunk, or None if it is not ready; raise `StopIteration` at the end."""
+        return next(self._rest)
+
+    def close(self) -> None:
+        """Let go of it, read to the end or not."""
+
+
 class Checkpoint(NamedTuple):
     """The authoritative part of a history as a state, for a snapshot on disk."""
 
@@ -168,7 +189,8 @@ class EngineHost(Protocol):
     def snapshot(self) -> Iterator[bytes]:
         """Give the state at the last settled position, in chunks of bounded size.
 
-        The state given is that of the moment of the call, however late the chunks are taken.
+        The state given is that of the moment of the call, however late the chunks are taken. What
+        is still being encoded elsewhere is given as `Chunks`.
         """
 
     def restore(self, chunks: Iterable[bytes], position: int) -> None:

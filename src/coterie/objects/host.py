@@ -29,6 +29,7 @@ everywhere raises `ReplicaBroken` out of the engine's turn, now and at every lat
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,7 +65,7 @@ from coterie.objects.settings import DEFAULT_HOST_SETTINGS, HostSettings
 from coterie.objects.starting_point import StartingPoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
     from coterie.kernel.engine import Status
     from coterie.kernel.layers import Context
@@ -73,6 +74,10 @@ if TYPE_CHECKING:
 
 TICK = "host tick"
 """The name of the timer by which time passes for classes that define `on_tick`."""
+
+
+TakeSnapshot = Callable[[Callable[[], Iterator[bytes]]], Iterator[bytes]]
+"""How a state is encoded: from a function that encodes it as it is now, chunk by chunk."""
 
 
 def encode_now(encode: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
@@ -103,7 +108,7 @@ class ObjectHost:
         clock: Callable[[], int] | None = None,
         is_ordered: bool = True,
         records_replies: bool = True,
-        take_snapshot: Callable[[Callable[[], Iterator[bytes]]], Iterator[bytes]] = encode_now,
+        take_snapshot: TakeSnapshot = encode_now,
     ) -> None:
         if not is_ordered and not definition.commuting:
             raise NotReplicable(

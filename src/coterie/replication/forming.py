@@ -24,6 +24,7 @@ from zlib import crc32
 
 import msgspec
 
+from coterie.kernel.clock import milliseconds
 from coterie.kernel.engine import Checkpoint, Role, Standing, Status, Version
 from coterie.kernel.errors import DECODE_ERRORS, BadMessage
 from coterie.kernel.layers import Service
@@ -38,7 +39,8 @@ from coterie.kernel.records import (
 from coterie.kernel.views import NO_VIEW, Member, View, ViewId
 from coterie.replication.layer import EngineLayer
 from coterie.replication.log import NO_VERSION, Log
-from coterie.replication.messages import Accept, Credentials, PrimaryMessage
+from coterie.replication.messages import Accept, Credentials, FetchChunk, PrimaryMessage
+from coterie.replication.transfer import Donor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +61,12 @@ class _AliveValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[PrimaryMessage] = msgspec.msgpack.Decoder(PrimaryMessage)
 _alive_decoder = msgspec.msgpack.Decoder(_AliveValue)
+
+
+PATIENCE = 5
+"""How many times a donor is asked again before another one is asked."""
+ENCODER_POLL = milliseconds(5)
+"""How often a donor looks whether more of its state is encoded."""
 
 
 class Phase(enum.Enum):
@@ -83,6 +91,9 @@ class Fetching(Protocol):
 
     def requests(self) -> Sequence[PrimaryMessage]:
         """Give what to ask for now."""
+
+    def ask_again(self) -> None:
+        """What was asked for does not come: ask for it again."""
 
     def change_donor(self) -> None:
         """Ask another member from now on."""
@@ -120,6 +131,7 @@ class FormingViews(EngineLayer, Generic[F]):
         self.me = context.me
         self.log = Log(bytes_max=context.settings.history_bytes)
         self.is_zombie = False
+        self._donor = Donor(self.log, self.snapshot, context.settings.packet_bytes_max)
         self._view = View(NO_VIEW, (self.me,), (NO_VIEW,), (b"",), context.configuration)
 
     def _begin_view(self) -> None:
@@ -132,6 +144,8 @@ class FormingViews(EngineLayer, Generic[F]):
         self._accepted_by: list[Member] = []
         self._has_accepted = False
         self._transfer: F | None = None
+        self._stalls = 0
+        self._donor.forget()
 
     def assembled(self) -> None:
         past = self.context.past
@@ -333,21 +347,42 @@ class FormingViews(EngineLayer, Generic[F]):
         self._go_on_with_transfer()
 
     def _go_on_with_transfer(self) -> None:
+        """Something came: fetch what is still missing."""
         transfer = self._transfer
         assert transfer is not None
+        self._stalls = 0
         if transfer.is_complete:
             self._adopt(transfer)
-            return
+        else:
+            self._ask_donor(transfer)
+
+    def _ask_donor(self, transfer: F) -> None:
         for request in transfer.requests():
             self._send(transfer.donor, request)
         wait = self.context.settings.transfer_resend
         self.context.set_timer("transfer", wait, self._transfer_stalls)
 
     def _transfer_stalls(self) -> None:
-        """No answer: ask another donor."""
+        """No answer: ask again, and after a while ask another donor."""
         if self._transfer is not None and not self._is_ending:
-            self._transfer.change_donor()
-            self._go_on_with_transfer()
+            self._stalls += 1
+            self._transfer.ask_again()
+            if self._stalls % PATIENCE == 0:
+                self._transfer.change_donor()
+            self._ask_donor(self._transfer)
+
+    # ---- giving a state
+
+    def _donate(self, member: Member, message: FetchChunk) -> None:
+        self._donor.ask_chunk(member, message)
+        self._give_chunks()
+
+    def _give_chunks(self) -> None:
+        """Send the chunks that are encoded; the state may still be being encoded elsewhere."""
+        for member, chunk in self._donor.ready_chunks():
+            self._send(member, chunk)
+        if self._donor.is_waited_for:
+            self.context.set_timer("donate", ENCODER_POLL, self._give_chunks)
 
     # ---- merging
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coterie.kernel.engine import Chunks
 from coterie.kernel.layers import Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from coterie.kernel.engine import EngineHost, Run, Standing, Status
     from coterie.kernel.layers import Context
@@ -36,7 +37,7 @@ class EngineLayer(Layer):
         """See `EngineHost.status`."""
         self.above.status(status)
 
-    def snapshot(self) -> Iterator[bytes]:
+    def snapshot(self) -> Chunks:
         """See `EngineHost.snapshot`."""
         return self.above.snapshot()
 
@@ -80,8 +81,9 @@ class EngineTop(EngineLayer):
     def status(self, status: Status) -> None:
         self.host.status(status)
 
-    def snapshot(self) -> Iterator[bytes]:
-        return self.host.snapshot()
+    def snapshot(self) -> Chunks:
+        chunks = self.host.snapshot()
+        return chunks if isinstance(chunks, Chunks) else Chunks(chunks)
 
     def restore(self, chunks: Iterable[bytes], position: int) -> None:
         self.host.restore(chunks, position)

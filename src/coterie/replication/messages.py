@@ -66,7 +66,6 @@ class StateOffer(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
     """Direct: the entries are gone; here is the state at a later position, in chunks."""
 
     position: int
-    chunks: int
     origins: list[tuple[Member, int]]
 
 
@@ -83,6 +82,7 @@ class StateChunk(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=9):
     position: int
     index: int
     data: bytes
+    is_last: bool
 
 
 class FetchMissing(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=10):

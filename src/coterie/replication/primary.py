@@ -38,7 +38,7 @@ from coterie.replication.messages import (
     StateChunk,
     StateOffer,
 )
-from coterie.replication.transfer import Donor, Transfer
+from coterie.replication.transfer import Transfer
 from coterie.replication.vectors import last_number
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ class PrimaryViews(FormingViews[Transfer]):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._hurries = False
-        self._donor = Donor(self.log, self.snapshot, context.settings.packet_bytes_max)
         self._waiting: deque[Sequence[bytes]] = deque()
         self._waiting_bytes = 0
         # Our own entries that may have to be proposed again: first number, payloads.
@@ -74,7 +73,6 @@ class PrimaryViews(FormingViews[Transfer]):
         self._ordered_to = 0
         self._tail: list[Run] = []
         self._tail_bytes = 0
-        self._donor.forget()
 
     # ---- what the host asks for
 
@@ -323,9 +321,7 @@ class PrimaryViews(FormingViews[Transfer]):
                 if self._has_accepted:
                     self._send(sender, self._donor.answer(message))
             case FetchChunk():
-                chunk = self._donor.answer_chunk(message)
-                if chunk is not None:
-                    self._send(sender, chunk)
+                self._donate(sender, message)
             case Entries() | StateOffer() | StateChunk():
                 self._on_transfer(message)
             case _:

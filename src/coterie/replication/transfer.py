@@ -25,30 +25,34 @@ from coterie.replication.vectors import covers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from coterie.kernel.engine import Run
+    from coterie.kernel.engine import Chunks, Run
     from coterie.kernel.views import Member
     from coterie.replication.log import Log
 
 CHUNKS_AT_ONCE = 8
 """How many chunks of a state are asked for ahead."""
+WAITING_MAX = 1000
+"""How many requests for chunks may wait for the encoder; more are dropped, and come again."""
 
 
 class StagedState:
     """A state on its way, chunk by chunk."""
 
     def __init__(self) -> None:
-        self.offer: StateOffer | None = None
-        self._chunks: dict[int, bytes] = {}
+        self.begin(None)
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing of it is missing; no state is whole, too."""
-        return self.offer is None or len(self._chunks) == self.offer.chunks
+        return self.offer is None or len(self._chunks) == self._count
 
     def begin(self, offer: StateOffer | None) -> None:
         """Fetch another state from now on, or none."""
         self.offer = offer
-        self._chunks = {}
+        self._chunks: dict[int, bytes] = {}
+        self._count: int | None = None
+        self._next = 0
+        self._asked: set[int] = set()
 
     def chunks(self) -> Iterator[bytes]:
         """Give the state, in order."""
@@ -56,21 +60,38 @@ class StagedState:
             yield self._chunks[index]
 
     def requests(self) -> list[FetchChunk]:
-        """Give which chunks to ask for now."""
+        """Give which chunks to ask for now: a few ahead, each once."""
         offer = self.offer
         if offer is None:
             return []
-        missing = [index for index in range(offer.chunks) if index not in self._chunks]
-        return [FetchChunk(offer.position, index) for index in missing[:CHUNKS_AT_ONCE]]
+        while self._next in self._chunks:
+            self._next += 1
+        end = self._next + CHUNKS_AT_ONCE
+        if self._count is not None:
+            end = min(end, self._count)
+        missing = [
+            index
+            for index in range(self._next, end)
+            if index not in self._chunks and index not in self._asked
+        ]
+        self._asked.update(missing)
+        return [FetchChunk(offer.position, index) for index in missing]
+
+    def ask_again(self) -> None:
+        """What was asked for does not come: ask for it again."""
+        self._asked.clear()
 
     def take(self, message: StateChunk) -> bool:
         """Stage a chunk; say whether it was missing."""
-        offer = self.offer
-        if offer is None or message.position != offer.position or message.index in self._chunks:
+        offer, index = self.offer, message.index
+        if offer is None or message.position != offer.position or index in self._chunks:
             return False
-        if not 0 <= message.index < offer.chunks:
+        if index not in range(self._next, self._next + CHUNKS_AT_ONCE):
             return False
-        self._chunks[message.index] = message.data
+        self._chunks[index] = message.data
+        self._asked.discard(index)
+        if message.is_last:
+            self._count = index + 1
         return True
 
 
@@ -104,11 +125,14 @@ class Transfer:
             self.runs = []
             self.after = self._ours
 
+    def ask_again(self) -> None:
+        """What was asked for does not come: ask for it again."""
+        self.state.ask_again()
+
     def requests(self) -> Sequence[FetchEntries | FetchChunk]:
         """Give what to ask for now."""
-        chunks = self.state.requests()
-        if chunks:
-            return chunks
+        if not self.state.is_whole:
+            return self.state.requests()
         return [FetchEntries(self.after, self.up_to)] if self.after < self.up_to else []
 
     def take(self, message: Entries | StateOffer | StateChunk) -> bool:
@@ -147,18 +171,24 @@ class Transfer:
 class Donor:
     """The giving side: answers from the log, and keeps one offered state for all who ask."""
 
-    def __init__(self, log: Log, snapshot: Callable[[], Iterator[bytes]], bytes_max: int) -> None:
+    def __init__(self, log: Log, snapshot: Callable[[], Chunks], bytes_max: int) -> None:
         self._log = log
         self._snapshot = snapshot
         self._bytes_max = bytes_max
         self._position = 0
         self._chunks: list[bytes] = []
+        self._rest: Chunks | None = None
         self._origins: list[tuple[Member, int]] = []
+        self._waiting: dict[tuple[Member, int], FetchChunk] = {}
 
     def forget(self) -> None:
         """Drop the offered state."""
         self._position = 0
         self._chunks = []
+        self._waiting.clear()
+        if self._rest is not None:
+            self._rest.close()
+            self._rest = None
 
     def answer(self, message: FetchEntries) -> Entries | StateOffer:
         """Give entries above a position, or the state if they are gone."""
@@ -178,17 +208,51 @@ class Donor:
             return Missing(message.serial, log.beyond(holds, bytes_max=self._bytes_max))
         return self._offer() if gives_state else None
 
-    def answer_chunk(self, message: FetchChunk) -> StateChunk | None:
-        """Give a chunk of the state offered, if it is still the one."""
-        if message.position != self._position or not 0 <= message.index < len(self._chunks):
-            return None
-        return StateChunk(message.position, message.index, self._chunks[message.index])
+    def ask_chunk(self, member: Member, message: FetchChunk) -> None:
+        """Note who wants which chunk of the state offered, if it is still the one."""
+        is_offered = self._position and message.position == self._position
+        if is_offered and message.index >= 0 and len(self._waiting) < WAITING_MAX:
+            self._waiting[member, message.index] = message
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody wants what is not encoded yet."""
+        return bool(self._waiting)
+
+    def ready_chunks(self) -> list[tuple[Member, StateChunk]]:
+        """Give what was asked for and is encoded by now."""
+        self._encode_more()
+        chunks = self._chunks
+        is_complete = self._rest is None
+        # Which one is the last is known only when the encoder has ended.
+        ready = len(chunks) if is_complete else len(chunks) - 1
+        given: list[tuple[Member, StateChunk]] = []
+        for member, index in list(self._waiting):
+            if index < ready:
+                is_last = is_complete and index == len(chunks) - 1
+                given.append((member, StateChunk(self._position, index, chunks[index], is_last)))
+            if index < ready or is_complete:
+                del self._waiting[member, index]
+        return given
+
+    def _encode_more(self) -> None:
+        rest = self._rest
+        while rest is not None:
+            try:
+                chunk = rest.poll()
+            except StopIteration:
+                self._rest = None
+                return
+            if chunk is None:
+                return
+            self._chunks.append(chunk)
 
     def _offer(self) -> StateOffer:
         log = self._log
         if self._position < log.start:
             # The state offered earlier is too old by now: the entries above it are gone as well.
+            self.forget()
             self._position = log.settled
-            self._chunks = list(self._snapshot())
+            self._rest = self._snapshot()
             self._origins = sorted(log.origins(log.settled).items())
-        return StateOffer(self._position, len(self._chunks), self._origins)
+        return StateOffer(self._position, self._origins)
