@@ -243,6 +243,11 @@ class Donor:
             except StopIteration:
                 self._rest = None
                 return
+            except OSError:
+                # The encoder failed. Whoever asks next is offered another state.
+                self._rest = None
+                self.forget()
+                return
             if chunk is None:
                 return
             self._chunks.append(chunk)

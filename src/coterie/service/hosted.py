@@ -10,6 +10,7 @@ from coterie.assembly import make_context, make_object
 from coterie.kernel.engine import Role
 from coterie.kernel.errors import Refused
 from coterie.replication.primary import PrimaryViews
+from coterie.runtime.forked import ForkedChunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +59,9 @@ class HostedObject:
             configuration,
             past=None if keeper is None else keeper.past(),
         )
-        replica, self.host = make_object(definition, stack, context, front, clock=wall_clock)
+        replica, self.host = make_object(
+            definition, stack, context, front, clock=wall_clock, take_snapshot=ForkedChunks
+        )
         self.primary: PrimaryViews = next(
             layer for layer in replica.layers if isinstance(layer, PrimaryViews)
         )
