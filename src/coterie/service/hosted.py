@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from coterie.assembly import make_context, make_object
 from coterie.kernel.engine import Role
+from coterie.objects import DEFAULT_HOST_SETTINGS
 from coterie.kernel.errors import Refused
 from coterie.replication.primary import PrimaryViews
 from coterie.runtime.forked import ForkedChunks
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from coterie.journal.keeper import JournalKeeper
     from coterie.kernel.engine import Status
     from coterie.kernel.views import Configuration
-    from coterie.objects import Definition, ObjectHost
+    from coterie.objects import Definition, HostSettings, ObjectHost
     from coterie.objects.fronts import Front
     from coterie.runtime.process import LiveProcess
 
@@ -46,6 +47,7 @@ class HostedObject:
         configuration: Configuration,
         front: Front,
         keeper: JournalKeeper | None = None,
+        settings: HostSettings = DEFAULT_HOST_SETTINGS,
     ) -> None:
         self.group = group
         self.definition = definition
@@ -60,7 +62,13 @@ class HostedObject:
             past=None if keeper is None else keeper.past(),
         )
         replica, self.host = make_object(
-            definition, stack, context, front, clock=wall_clock, take_snapshot=ForkedChunks
+            definition,
+            stack,
+            context,
+            front,
+            settings=settings,
+            clock=wall_clock,
+            take_snapshot=ForkedChunks,
         )
         self.primary: PrimaryViews = next(
             layer for layer in replica.layers if isinstance(layer, PrimaryViews)
@@ -68,6 +76,7 @@ class HostedObject:
         self.replica = replica
         if keeper is not None:
             keeper.checkpoint = self.primary.checkpoint
+            self.host.dump = keeper.dump
             self._driver.turn_ended.append(self._keep_house)
         live.host(replica)
 

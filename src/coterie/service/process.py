@@ -24,6 +24,7 @@ from coterie.journal.writer import JournalSettings
 from coterie.kernel.errors import CoterieError
 from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.kernel.views import Configuration
+from coterie.objects import HostSettings
 from coterie.runtime.address import parse_address
 from coterie.runtime.driver import clock
 from coterie.runtime.process import LiveProcess
@@ -131,6 +132,7 @@ class ReplicaProcess:
                 configuration=Configuration(1, config.ids),
                 front=front,
                 keeper=self.keepers[name],
+                settings=HostSettings(dump_interval=group.dump_interval),
             )
             front.attach(hosted)
         self.live.driver.turn_ended.append(port.turn_ended)
