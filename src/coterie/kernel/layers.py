@@ -166,6 +166,12 @@ class Context:
         """Send one message of the bottom layer to the replicas of this group there."""
         self._surroundings.send(destinations, self.group, self.me.incarnation, message)
 
+    def send_to(
+        self, group: str, destinations: Sequence[ReplicaId], message: msgspec.Struct
+    ) -> None:
+        """Send one message to replicas of another group; they may be in this very process."""
+        self._surroundings.send(destinations, group, self.me.incarnation, message)
+
     def reaches(self, replica: ReplicaId) -> bool:
         """Say whether this process and the one of *replica* hear each other, as far as known."""
         return self._surroundings.reaches(replica)

@@ -15,7 +15,7 @@ from coterie.kernel.clock import Duration, Instant
 from coterie.kernel.errors import DECODE_ERRORS, BadMessage
 from coterie.kernel.timers import Timers
 from coterie.kernel.views import Member
-from coterie.kernel.wire import Frame, Heartbeat, Outbox
+from coterie.kernel.wire import Envelope, Frame, Heartbeat, Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,6 +92,7 @@ class Process:
         self.replicas: dict[str, Replica] = {}
         self._timers = Timers()
         self._outbox = Outbox()
+        self._loopback: list[Envelope] = []
         self._records: list[Record] = []
         self._now = Instant(0)
         self._driver_now = 0
@@ -131,6 +132,9 @@ class Process:
         for replica in self._waiting_to_start:
             replica.bottom.start()
         self._waiting_to_start.clear()
+        loopback, self._loopback = self._loopback, []
+        for envelope in loopback:
+            self._hand_over(self.id, envelope)
         for frame in frames:
             self._receive(frame)
         for peer in refused:
@@ -148,7 +152,7 @@ class Process:
 
     def next_deadline(self) -> int | None:
         """Give the moment, on the driver's clock, at which a turn is due if nothing arrives."""
-        if self._waiting_to_start or not self._started:
+        if self._waiting_to_start or self._loopback or not self._started:
             return self._driver_now
         deadline = self._timers.next_deadline()
         return None if deadline is None else deadline - self._set_back
@@ -167,13 +171,21 @@ class Process:
         incarnation: int,
         message: msgspec.Struct,
     ) -> None:
-        """Put a message into the outbox, encoded once for all destinations."""
+        """Put a message into the outbox, encoded once for all destinations.
+
+        What is for a replica in this very process comes back in the next turn.
+        """
+        encoded = _encoder.encode(message)
         for destination in destinations:
             if destination not in self._known_peers:
-                self.count("process.messages_to_strangers")
+                if self.id in destinations:
+                    self._loopback.append(Envelope(group, incarnation, [msgspec.Raw(encoded)]))
+                strangers = {*destinations} - self._known_peers - {self.id}
+                if strangers:
+                    self.count("process.messages_to_strangers", len(strangers))
                 destinations = [each for each in destinations if each in self._known_peers]
                 break
-        self._outbox.add(destinations, group, incarnation, _encoder.encode(message))
+        self._outbox.add(destinations, group, incarnation, encoded)
 
     def reaches(self, replica: ReplicaId) -> bool:
         """Say whether a process is heard and hears us."""
@@ -217,14 +229,17 @@ class Process:
         if frame.heartbeat is not None:
             self.detector.heartbeat(sender, frame.heartbeat, self._now)
         for envelope in frame.envelopes:
-            replica = self.replicas.get(envelope.group)
-            if replica is None:
-                self.count("process.messages_for_unknown_group", len(envelope.messages))
-                continue
-            try:
-                replica.receive(Member(sender, envelope.incarnation), envelope.messages)
-            except (*DECODE_ERRORS, BadMessage):
-                self.count("process.messages_malformed")
+            self._hand_over(sender, envelope)
+
+    def _hand_over(self, sender: ReplicaId, envelope: Envelope) -> None:
+        replica = self.replicas.get(envelope.group)
+        if replica is None:
+            self.count("process.messages_for_unknown_group", len(envelope.messages))
+            return
+        try:
+            replica.receive(Member(sender, envelope.incarnation), envelope.messages)
+        except (*DECODE_ERRORS, BadMessage):
+            self.count("process.messages_malformed")
 
     def _beat(self) -> None:
         self._heartbeat = self.detector.tick(self._now)
