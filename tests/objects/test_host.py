@@ -724,6 +724,15 @@ def test_dumps_are_of_the_authoritative_state_at_the_same_positions(optimistic: 
     assert newcomer.host.query(Level.WEAK, "total") == 20
 
 
+def test_a_keeper_of_dumps_that_wants_none_does_not_disturb_digests() -> None:
+    group = FakeGroup(COUNTER, settings=HostSettings(digest_interval=5))
+    group["a"].host.dump = lambda at, _: pytest.fail(f"a dump at {at}")
+    session = group.open()
+    for request in range(1, 10):
+        group.call("a", session, request, "add", 1)
+    assert list(group["a"].digests) == [5, 10]
+
+
 class Nested:
     """Its weight is not seen from outside."""
 

@@ -371,7 +371,8 @@ class ObjectHost:
                     self._context.count("host.digests_skipped")
                 else:
                     self._report_digest(machine.position, digest)
-            if self.dump is not None and due % self.settings.dump_interval == 0:
+            interval = self.settings.dump_interval
+            if self.dump is not None and interval and due % interval == 0:
                 self.dump(due, self._encoded(machine))
         if runs:
             machine.execute(runs, place, known_failures)
