@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "assembly": LAYERS | {"stacks", "objects"},
     "simulation": LAYERS | {"assembly", "stacks", "checking", "objects", "vsr"},
     "runtime": FOUNDATION | {"assembly", "membership", "stacks"},
+    "demo": LAYERS | {"assembly", "stacks", "objects", "runtime", "client", "service", "pipeline"},
     "locally": LAYERS | {"assembly", "stacks", "objects", "runtime"},
     "client": FOUNDATION | {"objects", "runtime"},
     "service": LAYERS | {"assembly", "stacks", "objects", "runtime", "client"},

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from coterie.assembly import make_context, make_object
 from coterie.kernel.engine import Role
-from coterie.objects import DEFAULT_HOST_SETTINGS
 from coterie.kernel.errors import Refused
+from coterie.objects import DEFAULT_HOST_SETTINGS
 from coterie.replication.primary import PrimaryViews
 from coterie.runtime.forked import ForkedChunks
 
@@ -18,15 +18,32 @@ if TYPE_CHECKING:
 
     from coterie.journal.keeper import JournalKeeper
     from coterie.kernel.engine import Status
+    from coterie.kernel.process import Process
+    from coterie.kernel.replica import Replica
     from coterie.kernel.views import Configuration
     from coterie.objects import Definition, HostSettings, ObjectHost
     from coterie.objects.fronts import Front
-    from coterie.runtime.process import LiveProcess
+    from coterie.runtime.driver import Driver
 
 
 def wall_clock() -> int:
     """Give the time of day in microseconds, from which group time is made."""
     return time.time_ns() // 1000
+
+
+class Seat(Protocol):
+    """A process with its driver, in which replicas are hosted (`LiveProcess` is one)."""
+
+    @property
+    def process(self) -> Process:
+        """The kernel's process."""
+
+    @property
+    def driver(self) -> Driver:
+        """What takes its turns."""
+
+    def host(self, replica: Replica) -> None:
+        """Host a replica from the next turn on."""
 
 
 class HostedObject:
@@ -39,7 +56,7 @@ class HostedObject:
 
     def __init__(  # noqa: PLR0913 -- all by name
         self,
-        live: LiveProcess,
+        live: Seat,
         *,
         group: str,
         definition: Definition,

@@ -1,0 +1,177 @@
+"""What happens in the demo, step by step, and what its callers saw.
+
+A caller's *record* of a call is answered at once (optimistic: delivered, not yet accepted by a
+majority) and settles a moment later. When the network is cut, the replicas on the small side go on
+answering until they notice; those answers may be void. Some callers hang up in that moment: they
+will never ask again, and their calls must not be billed unless they are in the history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from coterie.client.connecting import connect
+from coterie.client.errors import NotDone, OutcomeUnknown
+from coterie.demo.exchange import GROUP, SwitchedGroup
+from coterie.demo.phone import Exchange
+from coterie.kernel.engine import Standing
+from coterie.kernel.errors import CoterieError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+IDS = "abcde"
+STACK = "DYNSEQ:PVSYNC"
+ACCOUNTS = [f"account-{number:02}" for number in range(1, 13)]
+_DEADLINE = 10.0
+
+
+class DemoFailed(CoterieError):
+    """Something the demo promises did not happen."""
+
+
+@dataclass
+class Call:
+    """A call of one account, and what its caller heard of it."""
+
+    name: str
+    account: str
+    duration: int
+
+
+@dataclass
+class Heard:
+    """What all callers were told."""
+
+    confirmed: list[Call] = field(default_factory=list)
+    """A majority has it: to be billed, once."""
+    unconfirmed: list[Call] = field(default_factory=list)
+    """Answered optimistically, and then the caller hung up."""
+    unknown: list[Call] = field(default_factory=list)
+    """No answer in time: billed once or not at all."""
+
+
+@dataclass
+class Told:
+    """What came out of the story, for whoever checks it."""
+
+    heard: Heard
+    folder: Path
+    rolled_back: dict[str, int]
+    """How many entries each replica rolled back."""
+    ids: tuple[str, ...] = tuple(IDS)
+    group: str = GROUP
+
+
+class _Callers:
+    """Callers that record calls through one replica each, one call at a time."""
+
+    def __init__(self, group: SwitchedGroup, heard: Heard, random: Random) -> None:
+        self._group = group
+        self._heard = heard
+        self._random = random
+        self._names = 0
+        self.is_over = False
+        self.may_talk = asyncio.Event()
+
+    def call(self) -> Call:
+        """Think of a call."""
+        self._names += 1
+        account = self._random.choice(ACCOUNTS)
+        return Call(f"call-{self._names:06}", account, self._random.randrange(5, 900))
+
+    async def talk(self, id: str) -> None:
+        """Record calls, wait for each to be confirmed, until told to stop."""
+        async with connect(Exchange, [self._group.addresses[id]]) as exchange:
+            while not self.is_over:
+                call = self.call()
+                try:
+                    answer = await exchange.record.detailed(call.account, call.name, call.duration)
+                    await answer.settled()
+                    self._heard.confirmed.append(call)
+                except (NotDone, OutcomeUnknown):
+                    self._heard.unknown.append(call)
+                await asyncio.sleep(self._random.uniform(0, 0.01))
+
+    async def talk_and_hang_up(self, id: str, count: int) -> None:
+        """Record calls, hear the optimistic answers, and never ask again."""
+        async with connect(Exchange, [self._group.addresses[id]]) as exchange:
+            await self.may_talk.wait()
+            for _ in range(count):
+                call = self.call()
+                answer = await exchange.record.detailed(call.account, call.name, call.duration)
+                if answer.standing is Standing.AUTHORITATIVE:
+                    self._heard.confirmed.append(call)
+                else:
+                    self._heard.unconfirmed.append(call)
+
+
+async def tell(folder: Path, say: Callable[[str], None], *, seed: int = 7) -> Told:
+    """Let it happen; *say* is given each step in words."""
+    random = Random(seed)  # noqa: S311 -- invents callers
+    heard = Heard()
+    rolled_back = dict.fromkeys(IDS, 0)
+    async with SwitchedGroup(Exchange, IDS, stack=STACK, folder=folder) as group:
+        await group.wait_whole()
+        say(f"five replicas form a primary view; they answer optimistically ({STACK})")
+        callers = _Callers(group, heard, random)
+        async with asyncio.TaskGroup() as tasks:
+            talking = [tasks.create_task(callers.talk(id)) for id in "bbccddee"]
+            hasty = tasks.create_task(callers.talk_and_hang_up("a", 40))
+            try:
+                await asyncio.sleep(2)
+                say(f"{len(talking)} callers have had {len(heard.confirmed)} calls confirmed")
+
+                await group.kill("e")
+                await group.wait_whole("abcd")
+                say("replica e is killed; a, b, c, d go on, its callers went elsewhere")
+                await asyncio.sleep(1)
+
+                group.cut("a", "bcde")
+                callers.may_talk.set()
+                await asyncio.wait([hasty])
+                say(
+                    "the network is cut: a | b c d. a does not know yet, and answered "
+                    f"{len(heard.unconfirmed)} calls optimistically; those callers hung up"
+                )
+                await group.wait_whole("bcd")
+                say("b, c, d are a majority of five and go on; a is a minority and takes nothing")
+                await asyncio.sleep(1.5)
+                void = group["a"].host.position - group["a"].host.settled_position
+                await group.kill("a")
+                say(f"a is killed with {void} optimistic entries in its journal")
+
+                group.heal()
+                await group.start("a")
+                await group.start("e")
+                await group.wait_whole(IDS)
+                for id in IDS:
+                    rolled_back[id] = group[id].replica.context.counters.get("host.rolled_back", 0)
+                say(
+                    "the network is whole and a and e are back from their journals; "
+                    f"a rolled back {rolled_back['a']} entries that no majority ever had"
+                )
+                await asyncio.sleep(1.5)
+            finally:
+                callers.is_over = True
+        await _quiet(group)
+        say(f"the exchange closes: {len(heard.confirmed)} calls confirmed")
+    if not heard.unconfirmed or not rolled_back["a"]:
+        raise DemoFailed("nothing was rolled back, so there is nothing to show: run it again")
+    return Told(heard, folder, rolled_back)
+
+
+async def _quiet(group: SwitchedGroup) -> None:
+    """Wait until all replicas have settled the same history."""
+    async with asyncio.timeout(_DEADLINE):
+        while True:
+            places = {
+                (group[id].host.position, group[id].host.settled_position) for id in group.running
+            }
+            if len(places) == 1 and len(set(next(iter(places)))) == 1:
+                return
+            await asyncio.sleep(0.02)
