@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _LATE = np.iinfo(np.int64).max
 _EARLY = np.iinfo(np.int64).min
-_REPLY_COLUMNS = ("position", "stamp", "standing", "session", "request", "at", "sequence")
+_REPLY_COLUMNS = ("position", "stamp", "standing", "session", "request", "at", "sequence", "digest")
 
 
 @dataclass(slots=True)
@@ -71,6 +71,8 @@ class RangeFacts:
         """The authoritative entries, by place in the judgement."""
         self._answers: Answers | None = None
         self._requests: Requests | None = None
+        self._matching: Numbers | None = None
+        self._stamps: Numbers | None = None
 
     @property
     def positions(self) -> Numbers:
@@ -98,9 +100,11 @@ class RangeFacts:
     @property
     def stamps(self) -> Numbers:
         """Of the authoritative entries."""
-        rows = self.judgement.rows[self.chosen]
-        stamps: Numbers = self.files.take(rows, ("stamp",))["stamp"].to_numpy()
-        return stamps
+        if self._stamps is None:
+            rows = self.judgement.rows[self.chosen]
+            self._stamps = self.files.take(rows, ("stamp",))["stamp"].to_numpy()
+        assert self._stamps is not None
+        return self._stamps
 
     @property
     def requests(self) -> Requests:
@@ -109,6 +113,23 @@ class RangeFacts:
             payloads = self.files.take(self.judgement.rows[self.chosen], ("payload",))["payload"]
             self._requests = requests_of(payloads.to_pylist())
         return self._requests
+
+    @property
+    def matching(self) -> Numbers:
+        """Which answers speak of authoritative entries."""
+        if self._matching is None:
+            answers = self.answers
+            offsets = np.maximum(answers["position"] - self.task.start, 0)
+            is_right = self.dense(self.stamps, 0)[offsets] == answers["stamp"]
+            self._matching = np.flatnonzero(is_right & self.is_known(answers["position"]))
+        return self._matching
+
+    def is_known(self, positions: Numbers) -> NDArray[np.bool_]:
+        """Say of positions in this range whether an authoritative entry is known there."""
+        known = np.zeros(self.task.width, np.bool_)
+        known[self.positions - self.task.start] = True
+        is_inside: NDArray[np.bool_] = known[np.maximum(positions - self.task.start, 0)]
+        return is_inside
 
     def places(self, position: int) -> list[Place]:
         """Say where the entries at a position stand in all journals."""
@@ -180,12 +201,11 @@ def authoritative_majority(facts: RangeFacts, results: Results) -> None:
 def authoritative_for_ever(facts: RangeFacts, results: Results) -> None:
     """Who accepts a primary view has every authoritative entry of its initial history."""
     check = "authoritative for ever"
-    rows, testimony, start = facts.rows, facts.testimony, facts.task.start
+    rows, testimony = facts.rows, facts.testimony
     results.checked(check, len(rows.positions))
     prints = facts.dense(facts.judgement.fingerprints[facts.chosen], 0)
-    is_known = facts.dense(np.ones(len(facts.chosen), np.int64), 0) == 1
-    offsets = rows.positions - start
-    strays = np.flatnonzero(is_known[offsets] & (rows.fingerprints != prints[offsets]))
+    differs = rows.fingerprints != prints[rows.positions - facts.task.start]
+    strays = np.flatnonzero(differs & facts.is_known(rows.positions))
     if not len(strays) or testimony.has_accepted_loss:
         return
     until, _, _ = fates(rows, testimony)
@@ -249,7 +269,7 @@ def acknowledged(facts: RangeFacts, results: Results) -> None:
         return
     results.checked(check, len(told))
     offsets = answers["position"][told] - facts.task.start
-    is_known = facts.dense(np.ones(len(facts.chosen), np.int64), 0)[offsets] == 1
+    is_known = facts.is_known(answers["position"][told])
     is_right = facts.dense(facts.stamps, 0)[offsets] == answers["stamp"][told]
     is_gap = _is_in_gap(facts, answers["position"][told]) & ~is_known
     results.undecided(check, int(is_gap.sum()), "these parts of the history are not at hand")
@@ -269,7 +289,7 @@ def acknowledged(facts: RangeFacts, results: Results) -> None:
 def the_right_request(facts: RangeFacts, results: Results) -> None:
     """The entry at the place that an answer names is the one that was asked for."""
     check = "exactly once"
-    matching = _matching(facts)
+    matching = facts.matching
     if not len(matching) or not facts.requests.are_commands:
         return
     results.checked(check, len(matching))
@@ -298,6 +318,7 @@ def real_time(facts: RangeFacts, results: Results, clock_bound: int) -> None:
     if asked is None:
         return
     results.checked(check, int((asked != _EARLY).sum()))
+    results.extents.append((facts.task.number, int(ends.min()), int(asked.max())))
     # For each position the earliest end of anything behind it.
     behind = np.full(len(ends) + 1, _LATE, np.int64)
     behind[:-1] = np.minimum.accumulate(ends[::-1])[::-1]
@@ -315,10 +336,31 @@ def real_time(facts: RangeFacts, results: Results, clock_bound: int) -> None:
         )
 
 
+def real_time_across(
+    earlier: Range, later: Range, testimony: Testimony, clock_bound: int
+) -> Results:
+    """The same for two ranges, of which the later holds an answer from before a request."""
+    results = Results(earlier.group)
+    before, behind = RangeFacts(earlier, testimony), RangeFacts(later, testimony)
+    asked, ends = interval_starts(before), interval_ends(behind)
+    if asked is not None and asked.max() - clock_bound > ends.min():
+        position = earlier.start + int(asked.argmax())
+        other = later.start + int(ends.argmin())
+        results.violate(
+            "linearizability",
+            f"what stands at {position} was asked for at {asked.max()} by the client's clock, "
+            f"more than {clock_bound} µs after what stands at {other} had been answered "
+            f"({ends.min()} by the replica's clock)",
+            position=position,
+            rows=[*before.places(position), *behind.places(other)],
+        )
+    return results
+
+
 def interval_ends(facts: RangeFacts) -> Numbers:
     """Give, for each position of the range, when it was first answered."""
     ends = np.full(facts.task.width, _LATE, np.int64)
-    matching = _matching(facts)
+    matching = facts.matching
     if len(matching):
         offsets = facts.answers["position"][matching] - facts.task.start
         np.minimum.at(ends, offsets, facts.answers["at"][matching])
@@ -331,18 +373,6 @@ def interval_starts(facts: RangeFacts) -> Numbers | None:
         return None
     asked = np.where(facts.requests.asked_at > 0, facts.requests.asked_at, _EARLY)
     return facts.dense(asked, _EARLY)
-
-
-def _matching(facts: RangeFacts) -> Numbers:
-    """Give the answers that speak of authoritative entries."""
-    answers = facts.answers
-    if not len(answers.table):
-        return np.zeros(0, np.int64)
-    positions = answers["position"]
-    offsets = np.maximum(positions - facts.task.start, 0)
-    stamps = facts.dense(facts.stamps, 0)[offsets]
-    is_known = facts.dense(np.ones(len(facts.chosen), np.int64), 0)[offsets] == 1
-    return np.flatnonzero(is_known & (stamps == answers["stamp"]) & (positions > 0))
 
 
 def _is_in_gap(facts: RangeFacts, positions: Numbers) -> NDArray[np.bool_]:

@@ -22,6 +22,9 @@ RESULTS = pa.schema(
         ("found", pa.int64()),
         ("undecided", pa.int64()),
         ("remark", pa.string()),
+        ("range", pa.int64()),
+        ("earliest_end", pa.int64()),
+        ("latest_start", pa.int64()),
     ]
 )
 """Violations, and rows without evidence that hold counts."""
@@ -54,6 +57,8 @@ class Results:
     group: str
     counts: dict[str, Count] = field(default_factory=dict)
     violations: list[dict[str, Any]] = field(default_factory=list)
+    extents: list[tuple[int, int, int]] = field(default_factory=list)
+    """For ranges of positions: when the first answer was given, and the last request made."""
 
     def count(self, check: str) -> Count:
         """Give the count of a check, to be raised."""
@@ -113,7 +118,11 @@ class Results:
             }
             for check, count in self.counts.items()
         ]
-        return pa.RecordBatch.from_pylist([*summaries, *self.violations], schema=RESULTS)
+        extents = [
+            {"group": self.group, "range": number, "earliest_end": end, "latest_start": start}
+            for number, end, start in self.extents
+        ]
+        return pa.RecordBatch.from_pylist([*summaries, *extents, *self.violations], schema=RESULTS)
 
 
 def gather(rows: Iterable[dict[str, Any]]) -> dict[str, Results]:
@@ -121,7 +130,9 @@ def gather(rows: Iterable[dict[str, Any]]) -> dict[str, Results]:
     found: dict[str, Results] = {}
     for row in rows:
         results = found.setdefault(row["group"], Results(row["group"]))
-        if row["evidence"] is None:
+        if row["range"] is not None:
+            results.extents.append((row["range"], row["earliest_end"], row["latest_start"]))
+        elif row["evidence"] is None:
             results.count(row["check"]).add(
                 Count(row["checked"], row["found"], row["undecided"], row["remark"] or "")
             )

@@ -207,18 +207,6 @@ HISTORY = pa.schema(
 )
 """Every entry of a group once, with its standing and who holds it."""
 
-STATES = pa.schema(
-    [
-        ("group", pa.string()),
-        ("position", pa.int64()),
-        ("view", VIEW),
-        ("number", pa.int64()),
-        ("digest", pa.binary()),
-        ("source", pa.string()),
-    ]
-)
-"""Digests of authoritative states, by replay or by comparing dumps."""
-
 VERDICTS = pa.schema(
     [
         ("group", pa.string()),

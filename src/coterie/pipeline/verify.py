@@ -9,7 +9,7 @@ counts and violations, both bounded, and is added up here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
@@ -18,19 +18,21 @@ from coterie.kernel.clock import Duration, seconds
 from coterie.kernel.engine import Standing
 from coterie.pipeline.checks import CHECKS, ENGINE_CHECK_NAMES
 from coterie.pipeline.group_checks import check_group
-from coterie.pipeline.range_checks import check_range
+from coterie.pipeline.range_checks import check_range, real_time_across
 from coterie.pipeline.ranges import Range, ranges_of
 from coterie.pipeline.results import RESULTS, VIOLATIONS_MAX, Count, Results, gather
 from coterie.pipeline.schemas import VERDICTS, VIOLATIONS, spark_schema
+from coterie.pipeline.states import check_replay
 from coterie.pipeline.tasks import for_each
 from coterie.pipeline.witnesses import testimonies_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from coterie.pipeline.lake import Lake
+    from coterie.pipeline.replay import Program
     from coterie.pipeline.witnesses import Testimony
 
 CLOCK_BOUND = seconds(1)
@@ -57,26 +59,79 @@ class Verification:
         )
 
 
-def verify(spark: SparkSession, lake: Lake, *, clock_bound: Duration = CLOCK_BOUND) -> Verification:
-    """Check every promise against the journals in the lake."""
+class _Whole(NamedTuple):
+    """A group as a whole, to be checked."""
+
+    group: str
+
+
+class _Run(NamedTuple):
+    """A group whose history is to be run."""
+
+    group: str
+    program: Program
+
+
+_Item = Range | _Whole | _Run
+
+
+def verify(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    programs: Mapping[str, Program] | None = None,
+    clock_bound: Duration = CLOCK_BOUND,
+) -> Verification:
+    """Check every promise against the journals in the lake.
+
+    *programs* says which class each group runs; of the others, the history is not run.
+    """
     testimonies = testimonies_of(lake, spark)
+    ranges = ranges_of(lake, testimonies)
 
-    def work(item: Range | str) -> Iterator[pa.RecordBatch]:
-        if isinstance(item, str):
-            yield check_group(lake, testimonies[item]).batch()
-        else:
-            yield check_range(item, testimonies[item.group], clock_bound).batch()
+    def work(item: _Item) -> Iterator[pa.RecordBatch]:
+        testimony = testimonies[item.group]
+        match item:
+            case _Whole():
+                yield check_group(lake, testimony).batch()
+            case _Run(program=program):
+                yield check_replay(lake, testimony, program).batch()
+            case Range():
+                yield check_range(item, testimony, clock_bound).batch()
 
-    items: list[Range | str] = [*testimonies, *ranges_of(lake, testimonies)]
+    # What takes longest begins first.
+    items: list[_Item] = [
+        *(_Run(group, each) for group, each in (programs or {}).items() if group in testimonies),
+        *map(_Whole, testimonies),
+        *ranges,
+    ]
     found = gather(for_each(spark, items, work, RESULTS).toArrow().to_pylist())
     for group in testimonies:
         found.setdefault(group, Results(group))
+        _real_time_across(found[group], ranges, testimonies[group], clock_bound)
     executed_once(lake.read(spark, "replies"), found)
     verdicts = [
         row for group in sorted(found) for row in _verdicts(testimonies[group], found[group])
     ]
     violations = [row for group in sorted(found) for row in _bounded(found[group].violations)]
     return Verification(verdicts, violations)
+
+
+def _real_time_across(
+    results: Results, ranges: list[Range], testimony: Testimony, clock_bound: int
+) -> None:
+    """Compare the times of ranges: nothing in a later one may have ended before an earlier began.
+
+    Where the extents of two ranges say otherwise, the two are looked into.
+    """
+    by_number = {task.number: task for task in ranges if task.group == results.group}
+    later: tuple[int, int] | None = None
+    for number, end, start in sorted(results.extents, reverse=True):
+        if later is not None and start - clock_bound > later[0]:
+            found = real_time_across(by_number[number], by_number[later[1]], testimony, clock_bound)
+            results.count("linearizability").add(found.count("linearizability"))
+            results.violations += found.violations
+        later = min(later or (end, number), (end, number))
 
 
 def executed_once(replies: DataFrame, found: dict[str, Results]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
+from coterie.checking.extended_virtual_synchrony import transitional_agreement
 from coterie.checking.group_communication import (
     ORDER_CHECKS,
     VIEW_CHECKS,
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-_NEED_ALL_MESSAGES = frozenset({integrity, self_delivery, fifo, view_atomicity})
+_NEED_ALL_MESSAGES = frozenset(
+    {integrity, self_delivery, fifo, view_atomicity, transitional_agreement}
+)
 
 
 def check_views(
@@ -192,9 +195,9 @@ class _Era:
         self.total = tuple(map(sum, zip(row["counts"], row["transitional_counts"], strict=False)))
 
     @property
-    def order(self) -> tuple[int, int]:
-        """The digests of the order; zeros where the stack gives none."""
-        return self.row["digest"], self.row["transitional_digest"]
+    def late(self) -> tuple[int, ...]:
+        """What was delivered after the transitional view."""
+        return (*self.row["transitional_counts"], self.row["transitional_digest"])
 
     def __str__(self) -> str:
         return str(Member(self.row["replica"], self.row["incarnation"]))
@@ -215,13 +218,14 @@ def _eras(views: list[Row]) -> list[_Era]:
 
 
 def ended_together(eras: list[_Era], results: Results) -> None:
-    """3.3.6: who goes from one view to the next together delivered the same in between."""
+    """3.3.6 and slide 23: who goes on together delivered the same, on both sides of the divide."""
     check = "view atomicity"
     together: dict[tuple[ViewId, ViewId], list[_Era]] = {}
     for era in eras:
         if era.successor != NO_VIEW:
             together.setdefault((era.view, era.successor), []).append(era)
     results.checked(check, len(eras))
+    results.checked("transitional agreement", len(eras))
     for (first, second), went in together.items():
         one = went[0]
         for other in went[1:]:
@@ -233,11 +237,11 @@ def ended_together(eras: list[_Era], results: Results) -> None:
                     view=one.row["view"],
                     rows=[_place(one.row), _place(other.row)],
                 )
-            elif other.order != one.order:
+            elif other.late != one.late:
                 results.violate(
-                    "strong prefix",
+                    "transitional agreement",
                     f"{one} and {other} went from {first} to {second} together, but delivered "
-                    "the same messages in different orders",
+                    "different messages, or in another order, after the transitional view",
                     view=one.row["view"],
                     rows=[_place(one.row), _place(other.row)],
                 )

@@ -1,0 +1,157 @@
+"""The authoritative state from dumps alone, as **objects** 5.2 has it.
+
+Replicas dump their states at the same positions. A state that a majority of the configuration
+dumped for one position is authoritative; no journal is needed to say so. The newest such state is
+what an application that works off line goes on from; and a replay whose history does not reach
+back to the beginning starts with one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from coterie.journal import DUMPS, FileDisk, JournalDamaged, SnapshotStore, list_journals
+from coterie.objects import BadSnapshot
+from coterie.objects import snapshots as states
+from coterie.objects.machine import Machine
+from coterie.pipeline.tasks import for_each
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from coterie.journal import Finding
+    from coterie.pipeline.replay import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """One dumped state, by what it is a state of, and where it lies."""
+
+    root: str
+    group: str
+    replica: str
+    position: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """A state that a majority dumped."""
+
+    group: str
+    position: int
+    digest: bytes
+    replicas: tuple[str, ...]
+    dump: Dump
+
+
+def list_dumps(roots: Sequence[str | Path]) -> tuple[list[Dump], list[Finding]]:
+    """Give all dumps below the folders of journals, and what is wrong with any."""
+    found: list[Dump] = []
+    findings: list[Finding] = []
+    for root in roots:
+        disk = FileDisk(root)
+        for group, replica in list_journals(disk):
+            snapshots, damaged = SnapshotStore(disk, group, replica, name=DUMPS).all()
+            findings += damaged
+            found += [
+                Dump(str(root), group, replica, snapshot.position, snapshot.path)
+                for snapshot in snapshots
+            ]
+    return found, findings
+
+
+def digest_of(dump: Dump) -> bytes | None:
+    """Give a digest of a dumped state; None if it has gone bad."""
+    hashed = blake2b(digest_size=16)
+    try:
+        for chunk in _chunks(dump):
+            hashed.update(chunk)
+    except JournalDamaged:
+        return None
+    return hashed.digest()
+
+
+def _chunks(dump: Dump) -> Iterator[bytes]:
+    store = SnapshotStore(FileDisk(dump.root), dump.group, dump.replica, name=DUMPS)
+    for snapshot in store.all()[0]:
+        if snapshot.path == dump.path:
+            yield from snapshot.chunks()
+
+
+DIGESTS = pa.schema(
+    [
+        ("group", pa.string()),
+        ("replica", pa.string()),
+        ("position", pa.int64()),
+        ("path", pa.string()),
+        ("digest", pa.binary()),
+    ]
+)
+"""One row for each dump that can be read."""
+
+
+def digests(spark: SparkSession, roots: Sequence[str | Path]) -> DataFrame:
+    """Give the digest of every dump."""
+
+    def work(dump: Dump) -> Iterator[pa.RecordBatch]:
+        digest = digest_of(dump)
+        if digest is not None:
+            row = {
+                "group": dump.group,
+                "replica": dump.replica,
+                "position": dump.position,
+                "path": dump.path,
+                "digest": digest,
+            }
+            yield pa.RecordBatch.from_pylist([row], schema=DIGESTS)
+
+    return for_each(spark, list_dumps(roots)[0], work, DIGESTS)
+
+
+def agreed(
+    spark: SparkSession,
+    roots: Sequence[str | Path],
+    configurations: Mapping[str, Sequence[str]] | None = None,
+) -> list[Agreed]:
+    """Give the states that a majority of each group's replicas dumped, newest first.
+
+    *configurations* says which replicas a group has; without it, they are those that have a
+    journal folder, which is wrong if one has none.
+    """
+    dumps = {(dump.group, dump.path): dump for dump in list_dumps(roots)[0]}
+    members = dict(configurations or {})
+    if configurations is None:
+        for root in roots:
+            for group, replica in list_journals(FileDisk(root)):
+                members[group] = sorted({*members.get(group, ()), replica})
+    holders: dict[tuple[str, int, bytes], dict[str, str]] = {}
+    for row in digests(spark, roots).toArrow().to_pylist():
+        key = (row["group"], row["position"], row["digest"])
+        holders.setdefault(key, {})[row["replica"]] = row["path"]
+    found = [
+        Agreed(group, position, digest, tuple(sorted(paths)), dumps[group, min(paths.values())])
+        for (group, position, digest), paths in holders.items()
+        if len(paths.keys() & set(members[group])) > len(members[group]) // 2
+    ]
+    return sorted(found, key=lambda each: (each.group, -each.position))
+
+
+def load(agreed_on: Agreed, program: Program, majority: int) -> Machine:
+    """Make the object of a state that was agreed on; its viewstamp comes with it."""
+    try:
+        return Machine.from_parts(
+            program.load(),
+            program.settings,
+            states.read(_chunks(agreed_on.dump)),
+            majority=majority,
+        )
+    except BadSnapshot as error:
+        raise BadSnapshot(f"{agreed_on.dump.path}: {error}") from error
