@@ -15,17 +15,23 @@ from coterie.client import (
     ClientSettings,
     NotDone,
     OutcomeUnknown,
+    Result,
     connect_untyped,
     connection_of,
     open_client,
     report_of,
 )
+from coterie.client.group import GroupClient
+from coterie.client.requests import UpdateRequest
 from coterie.kernel.engine import Role, Standing
 from coterie.objects import BadArguments, HostSettings, UnknownMethod
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from random import Random
+
+    from coterie.client.channel import Channel
+    from coterie.client.requests import Request
 
 SETTINGS = ClientSettings(deadline=15.0, hedge_after=0.1, connect_timeout=0.5)
 OPTIMISTIC_STACK = "DYNSEQ:PVSYNC"
@@ -81,11 +87,33 @@ def test_an_answer_that_was_lost_is_given_again() -> None:
             replica.driver.turn_ended[0] = lambda: None
             await group.until(lambda: replica.host.position > before)
             done = await call
-            assert done.value == 1
             assert home_of(counter) != home
-            assert await counter.names() == ["once"]
+            assert await counter.names() == ["once"], "executed once"
+            assert done.value == 1
 
     run(story)
+
+
+def test_a_client_that_retries_under_another_number_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The check above sees what it is there for: without request ids an update is doubled."""
+    send = GroupClient.send
+
+    def send_renumbered(
+        client: GroupClient, request: Request, channel: Channel | None = None
+    ) -> None:
+        if isinstance(request, UpdateRequest) and request.attempts and request.window is not None:
+            window = request.window
+            del window.pending[request.number]
+            window.numbers += 1
+            request.number = window.numbers
+            window.pending[request.number] = request
+        send(client, request, channel)
+
+    monkeypatch.setattr(GroupClient, "send", send_renumbered)
+    with pytest.raises(AssertionError, match="once"):
+        test_an_answer_that_was_lost_is_given_again()
 
 
 def test_a_frozen_link_is_survived() -> None:
@@ -248,25 +276,30 @@ def test_optimistic_answers_settle_and_a_majority_makes_them_authoritative() -> 
 @pytest.mark.slow  # suspicion and merging take wall time
 def test_an_optimistic_answer_that_is_rolled_back_is_executed_again() -> None:
     async def story() -> None:
-        async with PortGroup(stack=OPTIMISTIC_STACK) as group:
-            address = group.addresses["r1"]
-            settings = msgspec.structs.replace(SETTINGS, settle_max=30.0)
-            async with coterie.connect(Counter, address, settings=settings) as counter:
-                await counter.add(1, "before")
-                home = home_of(counter)
-                others = [id for id in group.replicas if id != home]
-                group.part(home, " ".join(others))
-                # The others know nothing of this; the home does not know yet that it is alone.
-                lone = await counter.add.detailed(1, "alone")
-                assert lone.standing is Standing.OPTIMISTIC
-                await group.until(lambda: group.replicas[others[0]].role is Role.PRIMARY)
-                await group.until(lambda: group.replicas[home].role is Role.MINORITY)
-                async with coterie.connect(Counter, group.addresses[others[0]]) as elsewhere:
-                    await elsewhere.add(1, "meanwhile")
+        async with (
+            PortGroup(stack=OPTIMISTIC_STACK) as group,
+            open_client(group.addresses["r1"], settings=SETTINGS, spread=False) as client,
+        ):
+
+            def add(by: str) -> asyncio.Future[object]:
+                arguments = msgspec.msgpack.encode([1, by])
+                return session.call("add", arguments, msgspec.msgpack.decode, is_detailed=True)
+
+            session = client.session()
+            await add("before")
+            group.part("r1", "r2 r3")
+            # The orderer does not know yet that it is alone, so it answers.
+            lone = await add("alone")
+            assert isinstance(lone, Result)
+            assert (lone.value, lone.standing) == (2, Standing.OPTIMISTIC)
+            await group.until(lambda: group.replicas["r2"].role is Role.PRIMARY)
+            await group.until(lambda: group.replicas["r1"].role is Role.MINORITY)
+            async with coterie.connect(Counter, group.addresses["r2"]) as elsewhere:
+                await elsewhere.add(1, "meanwhile")
                 group.heal()
                 final = await lone.settled()
                 assert (final.value, final.standing) == (3, Standing.AUTHORITATIVE)
-                assert await counter.names() == ["before", "meanwhile", "alone"]
+                assert await elsewhere.names() == ["before", "meanwhile", "alone"]
 
     run(story)
 
