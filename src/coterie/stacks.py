@@ -16,6 +16,7 @@ from coterie.ordering.token import RotatingToken
 from coterie.replication.layer import EngineTop
 from coterie.replication.primary import PrimaryViews
 from coterie.replication.safe import GlobalSafety
+from coterie.replication.union import UnionViews
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 LAYERS: dict[str, type[Layer]] = {
     layer.name: layer
-    for layer in (Vsync, DynamicSequencer, RotatingToken, PrimaryViews, GlobalSafety)
+    for layer in (
+        *(Vsync, DynamicSequencer, RotatingToken),
+        *(PrimaryViews, UnionViews, GlobalSafety),
+    )
 }
 
 STACKS = ("VSYNC", "DYNSEQ:VSYNC", "TOKEN:VSYNC")
@@ -45,14 +49,14 @@ def expand(stack: str) -> list[str]:
     """Give the names of a stack's layers, top first, with the paper's shorthand written out.
 
     PVSYNC means primary views, and those stand above the order: SAFE:TOKEN:PVSYNC is
-    SAFE:PRIMARY:TOKEN:VSYNC.
+    SAFE:PRIMARY:TOKEN:VSYNC. Alone it has no order, and its histories are sets: UNION:VSYNC.
     """
     names = stack.upper().split(":")
     if names[-1] != "PVSYNC":
         return names
     above = [name for name in names[:-1] if name == "SAFE"]
     below = [name for name in names[:-1] if name != "SAFE"]
-    return [*above, "PRIMARY", *below, "VSYNC"]
+    return [*above, "PRIMARY" if names[:-1] else "UNION", *below, "VSYNC"]
 
 
 def parse_stack(stack: str, layers: Mapping[str, type[Layer]] = LAYERS) -> list[type[Layer]]:
@@ -90,7 +94,7 @@ def is_ordered(stack: str) -> bool:
 
 def has_engine(stack: str) -> bool:
     """Say whether a stack keeps a history, so that a host stands on it."""
-    return "PRIMARY" in expand(stack)
+    return bool({"PRIMARY", "UNION"} & set(expand(stack)))
 
 
 def build(

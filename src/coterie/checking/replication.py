@@ -18,10 +18,10 @@ adopted, positions settled. The checks speak of what it finds:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from coterie.checking.confirmed_chain import ConfirmedChain
 from coterie.checking.history import Violation
 from coterie.kernel.engine import Standing
 from coterie.kernel.records import (
@@ -93,8 +93,7 @@ class EngineTracker:
         self.authoritative: dict[int, EntryKey] = {}
         self.payloads: dict[EntryKey, bytes] = {}
         self._state: dict[int, tuple[bytes, Member]] = {}
-        self._accepted: dict[ViewId, list[Member]] = {}
-        self._confirmed: dict[ViewId, tuple[Member, ...]] = {}
+        self._chain = ConfirmedChain(configuration, self._fail)
         self._loss_accepted = False
         self._newest: dict[str, _Life] = {}
         self._changed_disks: set[str] = set()
@@ -117,7 +116,7 @@ class EngineTracker:
             case PrimaryAccepted():
                 self._on_accepted(life, record)
             case PrimaryConfirmed():
-                self._on_confirmed(record)
+                self._chain.confirmed(record)
             case Settled(position=position):
                 self._on_settled(life, position)
             case RolledBack(position=position):
@@ -225,7 +224,7 @@ class EngineTracker:
         life.end = min(life.end, position)
 
     def _on_accepted(self, life: _Life, record: PrimaryAccepted) -> None:
-        self._accepted.setdefault(record.view, []).append(life.member)
+        self._chain.accepted(record.view, life.member)
         if life.end < record.version.position:
             self._fail(
                 "counted rightly",
@@ -244,17 +243,6 @@ class EngineTracker:
                 self._fail(
                     "authoritative for ever",
                     f"{life.member} accepted {record.view} with another entry at {position}",
-                )
-
-    def _on_confirmed(self, record: PrimaryConfirmed) -> None:
-        self._confirmed.setdefault(record.view, record.accepted_by)
-        ids = {member.id for member in record.accepted_by}
-        if not self._configuration.has_majority(ids):
-            self._fail("confirmed chain", f"{record.view} confirmed by {sorted(ids)} only")
-        for member in record.accepted_by:
-            if member not in self._accepted.get(record.view, []):
-                self._fail(
-                    "confirmed chain", f"{record.view} counts {member}, which did not accept"
                 )
 
     def _on_settled(self, life: _Life, position: int) -> None:
@@ -296,22 +284,13 @@ class EngineTracker:
         Without *replay* the entries are commands of clients, which may ask for the same again;
         that each is executed once is for the host, and shows in what the clients saw.
         """
-        self._check_chain()
+        if not self._loss_accepted:
+            self._chain.check()
         self._check_replies()
         if replay is not None:
             self._check_once()
         if replay is not None and not self._loss_accepted:
             self._check_replay(replay)
-
-    def _check_chain(self) -> None:
-        views = sorted(self._confirmed)
-        if self._loss_accepted:
-            return
-        for earlier, later in pairwise(views):
-            before = {member.id for member in self._accepted.get(earlier, [])}
-            after = {member.id for member in self._accepted.get(later, [])}
-            if not before & after:
-                self._fail("confirmed chain", f"{earlier} and {later} share no member")
 
     def _check_replies(self) -> None:
         for life in self._lives.values():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from coterie.kernel.engine import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from coterie.kernel.views import Member
 
@@ -41,3 +41,18 @@ def beyond(run: Run, vector: Vector) -> Run | None:
     if skip <= 0:
         return run
     return None if skip >= len(run.payloads) else run.after(run.position + skip - 1)
+
+
+def split(runs: Sequence[Run], vector: Vector) -> list[Run]:
+    """Put what is in *vector* before what is not, without another change of order."""
+    inside: list[Run] = []
+    outside: list[Run] = []
+    for run in runs:
+        rest = beyond(run, vector)
+        if rest is None:
+            inside.append(run)
+        else:
+            outside.append(rest)
+            if rest is not run:
+                inside.append(run.up_to(rest.position - 1))
+    return inside + outside

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from coterie.checking.group_communication import check_group_communication, check_views
 from coterie.checking.history import History, Violation
 from coterie.checking.replication import EngineTracker
+from coterie.checking.sets import SetTracker
 from coterie.kernel.clock import Duration, seconds
 from coterie.kernel.views import Configuration, Member
 from coterie.simulation.describe import describe
 from coterie.simulation.host import Host
-from coterie.simulation.ledger import replay
+from coterie.simulation.ledger import replay, weigh
 from coterie.simulation.objects import Clients
+from coterie.stacks import is_ordered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +33,11 @@ class Group:
         self.name = name
         self.configuration = Configuration(1, tuple(names))
         self.history = History()
-        self.tracker = EngineTracker(self.configuration)
+        self.tracker: EngineTracker | SetTracker = (
+            EngineTracker(self.configuration)
+            if is_ordered(simulation.stack)
+            else SetTracker(self.configuration, weigh)
+        )
         self.clients = Clients(self, Random(f"{simulation.seed}/clients"))  # noqa: S311
         self.hosts = {id: Host(self, id) for id in names}
         for host in self.hosts.values():

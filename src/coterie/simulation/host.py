@@ -10,7 +10,7 @@ fails crashes, and can come back when the disk has been put right.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coterie.assembly import make_context, make_process
 from coterie.journal.recovery import recover
@@ -19,12 +19,12 @@ from coterie.journal.writer import StorageFailed
 from coterie.kernel.errors import FrameError, Refused
 from coterie.kernel.views import Member
 from coterie.kernel.wire import decode_frame
+from coterie.replication.forming import FormingViews
 from coterie.replication.layer import EngineLayer
-from coterie.replication.primary import PrimaryViews
 from coterie.simulation.disk import Died, SimulatedDisk
 from coterie.simulation.ledger import Ledger
 from coterie.simulation.objects import SimulatedObject
-from coterie.stacks import build, build_engine
+from coterie.stacks import build, build_engine, is_ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -168,7 +168,7 @@ class Host:
             self.ledger.engine_host.dump = keeper.dump
             replica = self.ledger.replica
         else:
-            self.ledger = Ledger(context)
+            self.ledger = Ledger(context, is_ordered=is_ordered(simulation.stack))
             replica = build_engine(simulation.stack, context, self.ledger, simulation.layers)
         keeper.checkpoint = _primary(replica).checkpoint
         return replica
@@ -411,8 +411,8 @@ class Host:
         self.crash()
 
 
-def _primary(replica: Replica) -> PrimaryViews:
-    return next(layer for layer in replica.layers if isinstance(layer, PrimaryViews))
+def _primary(replica: Replica) -> FormingViews[Any]:
+    return next(layer for layer in replica.layers if isinstance(layer, FormingViews))
 
 
 def _cast(replica: Replica, payloads: Sequence[bytes], *, safe: bool) -> None:

@@ -1,7 +1,8 @@
 """The simplest object an engine can replicate: a ledger that chains everything it is given.
 
 Its state is how many entries it has executed and a digest over all of them in order, so any
-difference in what two replicas executed, or in which order, shows at once.
+difference in what two replicas executed, or in which order, shows at once. Where there is no order
+the digest is a sum, which shows everything but the order.
 """
 
 from __future__ import annotations
@@ -38,6 +39,19 @@ class LedgerState(msgspec.Struct, frozen=True, array_like=True):
         return LedgerState(self.position + 1, chain)
 
 
+class SumState(LedgerState, frozen=True, array_like=True):
+    """A ledger after some entries, in whatever order."""
+
+    def after(self, payload: bytes) -> SumState:
+        total = (int.from_bytes(self.chain) + weigh(payload)) % (1 << 128)
+        return SumState(self.position + 1, total.to_bytes(16))
+
+
+def weigh(payload: bytes) -> int:
+    """Give what an entry adds to the digest where there is no order."""
+    return int.from_bytes(blake2b(payload, digest_size=16).digest())
+
+
 def replay(history: list[bytes]) -> dict[int, bytes]:
     """Run a whole history on a single ledger; give its digests."""
     state = LedgerState()
@@ -51,10 +65,11 @@ def replay(history: list[bytes]) -> dict[int, bytes]:
 class Ledger:
     """A host for engines, as `coterie.kernel.engine.EngineHost` has it."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, is_ordered: bool = True) -> None:
         self._context = context
-        self.state = LedgerState()
-        self.settled = LedgerState()
+        self._type = LedgerState if is_ordered else SumState
+        self.state = self._type()
+        self.settled = self._type()
         self.standing: Status | None = None
         self.rolled_back = 0
         self._unsettled: deque[Run] = deque()
@@ -121,7 +136,7 @@ class Ledger:
         return iter([data[at : at + CHUNK] for at in range(0, len(data), CHUNK)])
 
     def restore(self, chunks: Iterable[bytes], position: int) -> None:
-        state = msgspec.msgpack.decode(b"".join(chunks), type=LedgerState)
+        state = msgspec.msgpack.decode(b"".join(chunks), type=self._type)
         assert state.position == position, "the state is not of the position it was offered for"
         self.state = self.settled = state
         self._unsettled.clear()

@@ -1,0 +1,122 @@
+"""How a member of UNION gathers what others hold and it does not.
+
+As in `transfer.py` the member that needs something asks, and everything is staged until all of it
+is there. But it may take several donors, for each may hold entries that nobody else does; so a
+request says what is here already, and the donor gives what it has beyond that: entries, or, where
+it has forgotten some of them, its state. After a state, entries that only we hold are put on top;
+that needs the donor's entries up to where our own log begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.replication.messages import FetchMissing, Missing, StateOffer
+from coterie.replication.transfer import StagedState
+from coterie.replication.vectors import Vector, add, beyond, covers, last_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coterie.kernel.engine import Run
+    from coterie.kernel.views import Member
+    from coterie.replication.log import Log
+    from coterie.replication.messages import FetchChunk, StateChunk
+
+
+class Gathering:
+    """The receiving side, until the target is covered."""
+
+    def __init__(self, holds: dict[Member, Vector], log: Log, target: Vector, turn: int) -> None:
+        donors = list(holds)
+        # Members begin with different donors.
+        turn %= len(donors)
+        self._donors = donors[turn:] + donors[:turn]
+        self._holds = holds
+        self._log = log
+        self._target = target
+        self._serial = 0
+        self.runs: list[Run] = []
+        self.state = StagedState()
+        self._offered_by: Member | None = None
+        self._staged: Vector = dict(log.contained)
+        """What we would hold of the donors' entries and states."""
+
+    @property
+    def donor(self) -> Member:
+        """The member asked at present."""
+        return self._donors[0]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything is here."""
+        return self.state.is_whole and covers(self._reached(), self._target)
+
+    def _reached(self) -> Vector:
+        """Give what we would hold, with our own entries where they follow what is staged."""
+        reached = dict(self._staged)
+        forgotten = self._log.forgotten
+        add(
+            reached,
+            (
+                (origin, number)
+                for origin, number in self._log.contained.items()
+                if reached.get(origin, 0) >= forgotten.get(origin, 0)
+            ),
+        )
+        return reached
+
+    def ask_again(self) -> None:
+        """What was asked for does not come: ask for it again."""
+        self.state.ask_again()
+
+    def change_donor(self) -> None:
+        """Ask another member from now on; a half-fetched state is of no use with it."""
+        self._donors.append(self._donors.pop(0))
+        if not self.state.is_whole:
+            self._begin_with(None)
+
+    def requests(self) -> Sequence[FetchMissing | FetchChunk]:
+        """Give what to ask for now."""
+        if not self.state.is_whole:
+            return self.state.requests()
+        reached = self._reached()
+        while covers(reached, self._holds[self.donor]) and not self._none_has_more(reached):
+            self._donors.append(self._donors.pop(0))
+        self._serial += 1
+        return [FetchMissing(self._serial, list(self._staged.items()))]
+
+    def _none_has_more(self, reached: Vector) -> bool:
+        """What is missing came later than the credentials: anyone may have it."""
+        return all(covers(reached, holds) for holds in self._holds.values())
+
+    def take(self, sender: Member, message: Missing | StateOffer | StateChunk) -> bool:
+        """Stage what a donor sent; say whether it was news."""
+        if sender != self.donor:
+            return False
+        if isinstance(message, Missing):
+            return self._take_missing(message)
+        if isinstance(message, StateOffer):
+            offer = self.state.offer if sender == self._offered_by else None
+            if offer is not None and offer.position >= message.position:
+                return False
+            self._offered_by = sender
+            self._begin_with(message)
+            return True
+        return self.state.take(message)
+
+    def _take_missing(self, message: Missing) -> bool:
+        if message.serial != self._serial or not self.state.is_whole:
+            return False
+        before = len(self.runs)
+        for run in message.runs:
+            part = beyond(run, self._staged)
+            if part is not None:
+                self.runs.append(part)
+                self._staged[run.origin] = last_number(part)
+        return len(self.runs) > before
+
+    def _begin_with(self, offer: StateOffer | None) -> None:
+        self.state.begin(offer)
+        self.runs = []
+        self._staged = dict(self._log.contained if offer is None else offer.origins)
