@@ -256,6 +256,7 @@ def test_a_stranger_gets_one_event_and_one_count(data: bytes, reason: str, count
     address = event.pop("address")
     assert address.startswith("127.0.0.1:")
     assert event.pop("reason").startswith(reason)
+    assert event.pop("at") > 0
     assert event == {"log": "bad frame", "level": "warning", "process": "a"}
     assert json.loads(out.splitlines()[-1])["counters"][counter] == 1
 
@@ -280,7 +281,7 @@ def test_a_bug_in_the_protocol_ends_the_process_loudly() -> None:
 def test_a_full_disk_ends_the_process_with_a_sentence(tmp_path: Path) -> None:
     script = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, (150, 150)); {START}"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); {START}"
     )
     with member(f"--history={tmp_path}", script=script) as running:
         running.tell("\n".join(map(str, range(1000))) + "\n")

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.cli.errors import UsageError
 from coterie.cli.lines import read_lines
+from coterie.cli.log_lines import logging_lines
 from coterie.journal.recording import next_incarnation
 from coterie.kernel.errors import PayloadTooLarge
 from coterie.kernel.layers import Batch
 from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.kernel.views import View
 from coterie.runtime.address import Address, parse_address
-from coterie.runtime.events import log, logger
+from coterie.runtime.events import log
 from coterie.runtime.garbage import calm_collector
 from coterie.runtime.process import LiveProcess
 from coterie.runtime.recorder import FileRecorder
@@ -110,15 +111,8 @@ class Session:
 
     async def run(self) -> int:
         """Be a member until told to stop; give the exit status."""
-        handler = logging.StreamHandler()
-        handler.setFormatter(_JsonFormatter() if self._options.json else _TextFormatter())
-        logger.addHandler(handler)
-        logger.propagate = False
-        try:
+        with logging_lines(as_json=self._options.json):
             return await self._be_member()
-        finally:
-            logger.propagate = True
-            logger.removeHandler(handler)
 
     async def _be_member(self) -> int:
         options = self._options
@@ -270,15 +264,3 @@ def _view(view: ViewId) -> list[object]:
 
 def _text(payload: bytes) -> str:
     return payload.decode(errors="backslashreplace")
-
-
-class _TextFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return f"coterie: {record.getMessage()}"
-
-
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, object] = getattr(record, "fields", {})
-        name = getattr(record, "event", record.getMessage())
-        return json.dumps({"log": name, "level": record.levelname.lower(), **fields}, default=str)

@@ -59,6 +59,8 @@ class ProcessSeen(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """starting, running, waiting (to be started again), given up, or stopped."""
     pid: int = 0
+    role: str = ""
+    """In its group, as it said last."""
     restarts: int = 0
     reason: str = ""
     """Why it is not running, or why it was started again last."""

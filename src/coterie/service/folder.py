@@ -23,8 +23,11 @@ class FolderTaken(CoterieError):
 
 
 @contextmanager
-def open_folder(folder: Path, id: str, groups: Iterable[str]) -> Iterator[FileDisk]:
-    """Make the folder if need be, and keep others out until the block ends."""
+def lock_folder(folder: Path, taken: str) -> Iterator[None]:
+    """Make the folder if need be, and keep others out until the block ends.
+
+    Raises `FolderTaken` with the sentence *taken* if another process is inside.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -35,15 +38,23 @@ def open_folder(folder: Path, id: str, groups: Iterable[str]) -> Iterator[FileDi
             # The system lets go of the lock when the process dies, however it dies.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise FolderTaken(
-                f"another process works in {folder}: a replica {id!r} is running already, or two "
-                "replicas were given the same dir"
-            ) from None
+            raise FolderTaken(taken) from None
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def open_folder(folder: Path, id: str, groups: Iterable[str]) -> Iterator[FileDisk]:
+    """Give the disk of a replica in its folder, for as long as the block lasts."""
+    taken = (
+        f"another process works in {folder}: a replica {id!r} is running already, or two replicas "
+        "were given the same dir"
+    )
+    with lock_folder(folder, taken):
         disk = FileDisk(folder)
         _check_owner(disk, folder, id, set(groups))
         yield disk
-    finally:
-        os.close(lock)
 
 
 def _check_owner(disk: FileDisk, folder: Path, id: str, groups: set[str]) -> None:

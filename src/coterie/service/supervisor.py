@@ -1,0 +1,237 @@
+"""A supervisor: the processes of a group on one machine, started, watched, and started again.
+
+Each replica is a process of its own (`coterie replica`), which logs JSON lines to the supervisor
+and stops by itself when the supervisor is gone. One that ends is started again after a pause that
+doubles as long as its lives come to nothing; a life in which it was in a primary view was of use,
+and the next pause is the shortest again. What starting again cannot cure is not tried: a process
+that refuses its configuration is given up, and one whose disk is full is tried at long intervals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from coterie.kernel.engine import Role
+from coterie.kernel.errors import CoterieError
+from coterie.service.control import Answer, Look, ProcessSeen, Stop, listening
+from coterie.service.folder import lock_folder
+from coterie.service.places import CONFIG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from coterie.service.config import ClusterConfig
+    from coterie.service.control import Order
+
+PAUSE_FIRST = 0.1
+PAUSE_MAX = 5.0
+PAUSE_STORAGE = 30.0
+"""How long to wait before a disk that was full or broken is tried again."""
+USELESS_MAX = 8
+"""After so many lives in a row that came to nothing because of a bug, a replica is given up."""
+STOP_SECONDS = 10.0
+"""How long processes may take to stop before they are killed."""
+LINE_BYTES_MAX = 1 << 20
+LINES_KEPT = 20
+
+# The exit statuses of `coterie replica` that decide what is done about it.
+MISUSE, BUG, STORAGE = 2, 70, 74
+
+
+class Supervisor:
+    """Runs all replicas of a configuration; *say* is told what happens, as a name and fields."""
+
+    def __init__(
+        self, folder: Path, config: ClusterConfig, say: Callable[[str, dict[str, object]], None]
+    ) -> None:
+        self.folder = folder
+        self.config = config
+        self.say = say
+        self.watched = {id: _Watched(self, id) for id in config.ids}
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Have everything end in good order."""
+        self._stopping.set()
+
+    async def run(self) -> bool:
+        """Run until told to stop, or until no replica is left; say whether it was the former."""
+        taken = f"the group in {self.folder} is being served already; coterie stop ends that"
+        with lock_folder(self.folder, taken):
+            async with listening(self.folder, self._obey):
+                everyone = asyncio.ensure_future(self._keep_all())
+                stopping = asyncio.ensure_future(self._stopping.wait())
+                await asyncio.wait({everyone, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                stopping.cancel()
+                if everyone.done():
+                    return everyone.result()
+                self.say("stopping", {})
+                await asyncio.gather(*(each.end() for each in self.watched.values()))
+                await everyone
+                self.say("stopped", {})
+                return True
+
+    async def _keep_all(self) -> bool:
+        await asyncio.gather(*(each.keep() for each in self.watched.values()))
+        return False
+
+    async def _obey(self, order: Order) -> Answer:
+        match order:
+            case Stop():
+                self.stop()
+                return Answer(is_done=True, pid=os.getpid())
+            case Look():
+                seen = [each.seen() for each in self.watched.values()]
+                return Answer(is_done=True, pid=os.getpid(), processes=seen)
+            case _:
+                raise CoterieError(f"a supervisor does not take the order {type(order).__name__}")
+
+
+class _Watched:
+    """One replica, life after life."""
+
+    def __init__(self, supervisor: Supervisor, id: str) -> None:
+        self.id = id
+        self._supervisor = supervisor
+        self._state = "starting"
+        self._role = ""
+        self._reason = ""
+        self._lives = 0
+        self._useless = 0
+        self._was_of_use = False
+        self._process: asyncio.subprocess.Process | None = None
+        self._ending = asyncio.Event()
+        self._last_lines: deque[str] = deque(maxlen=LINES_KEPT)
+
+    def seen(self) -> ProcessSeen:
+        return ProcessSeen(
+            id=self.id,
+            state=self._state,
+            role=self._role,
+            pid=0 if self._process is None else self._process.pid,
+            restarts=max(0, self._lives - 1),
+            reason=self._reason,
+        )
+
+    async def keep(self) -> None:
+        """Keep the replica running until told to end, or until it is given up."""
+        while not self._ending.is_set():
+            status = await self._live()
+            if self._ending.is_set():
+                break
+            self._useless = 0 if self._was_of_use else self._useless + 1
+            self._reason = self._why(status)
+            pause = pause_after(status, self._useless)
+            if pause is None:
+                self._state = "given up"
+                self._say("given up", reason=self._reason)
+                return
+            self._state = "waiting"
+            self._say("ended", reason=self._reason, pause=pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), pause)
+        self._state = "stopped"
+
+    async def end(self) -> None:
+        """End it in good order, or by force if that takes too long."""
+        self._ending.set()
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+            process.send_signal(signal.SIGCONT)  # one that is paused hears nothing
+        try:
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            self._say("killed", reason=f"it did not stop within {STOP_SECONDS:.0f} s")
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+
+    async def _live(self) -> int:
+        """Start the process, follow its log, and give its exit status."""
+        self._state, self._was_of_use = "starting", False
+        self._last_lines.clear()
+        self._lives += 1
+        process = self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "coterie.cli", "replica", "--until-eof", "--json"),
+            *("--config", str(self._supervisor.folder / CONFIG), "--id", self.id),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            # A Ctrl-C at the terminal is for the supervisor alone.
+            start_new_session=True,
+            limit=LINE_BYTES_MAX,
+        )
+        assert process.stderr is not None
+        try:
+            while True:
+                try:
+                    line = await process.stderr.readline()
+                except ValueError:
+                    continue  # a line that is too long; the next one begins behind it
+                if not line:
+                    break
+                self._on_line(line.decode(errors="replace").rstrip("\n"))
+            return await process.wait()
+        finally:
+            self._process, self._role = None, ""
+
+    def _on_line(self, line: str) -> None:
+        event = _parse(line)
+        if event is None:
+            self._last_lines.append(line)
+            self._say("line", text=line)
+            return
+        name = str(event.pop("log"))
+        if name == "started":
+            self._state = "running"
+        elif name == "role":
+            self._role = str(event.get("role", ""))
+            self._was_of_use = self._was_of_use or self._role == Role.PRIMARY.value
+        self._say(name, **{"replica": self.id, **event})
+
+    def _why(self, status: int) -> str:
+        """Say why the process ended, in words."""
+        if status < 0:
+            return f"killed ({signal.Signals(-status).name})"
+        if status == 0:
+            return "told to stop"
+        for line in reversed(self._last_lines):
+            if line.startswith("coterie: "):
+                return line.removeprefix("coterie: ")
+        last = self._last_lines[-1] if self._last_lines else "it said nothing"
+        return f"ended with status {status}: {last}"
+
+    def _say(self, name: str, **fields: object) -> None:
+        self._supervisor.say(name, {"replica": self.id, **fields})
+
+
+def pause_after(status: int, useless: int) -> float | None:
+    """Give the pause before a process that ended is started again; None to give it up.
+
+    *useless* is how many of its lives in a row have come to nothing.
+    """
+    if status == MISUSE or (status == BUG and useless >= USELESS_MAX):
+        return None
+    if status == STORAGE:
+        return PAUSE_STORAGE
+    doublings = min(max(useless - 1, 0), 10)
+    return min(PAUSE_FIRST * 2.0**doublings, PAUSE_MAX)
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    """Read a line of a log; None for anything else."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "log" in event else None
