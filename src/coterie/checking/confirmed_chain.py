@@ -1,6 +1,7 @@
 """Confirmed primary views form one chain (**objects** 4.1).
 
-A majority accepted each, and each shares with the one before a member that accepted both.
+A majority accepted each, and each shares with the one before a member that accepted both. Where an
+operator accepted the loss of a history, a new chain begins.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class ConfirmedChain:
         self._fail = fail
         self._accepted: dict[ViewId, list[Member]] = {}
         self._confirmed: set[ViewId] = set()
+        self._beginnings: set[ViewId] = set()
 
     def accepted(self, view: ViewId, member: Member) -> None:
         """Learn that a member accepted a view."""
@@ -40,9 +42,19 @@ class ConfirmedChain:
             if member not in self._accepted.get(record.view, []):
                 self._fail(CHECK, f"{record.view} counts {member}, which did not accept")
 
+    def is_news(self, record: PrimaryConfirmed) -> bool:
+        """Say whether nobody has taken the view for confirmed before."""
+        return record.view not in self._confirmed
+
+    def begin_anew(self, view: ViewId) -> None:
+        """Learn that a view need not share anything with those before."""
+        self._beginnings.add(view)
+
     def check(self) -> None:
         """Check the chain as a whole."""
         for earlier, later in pairwise(sorted(self._confirmed)):
+            if later in self._beginnings:
+                continue
             before = {member.id for member in self._accepted.get(earlier, [])}
             after = {member.id for member in self._accepted.get(later, [])}
             if not before & after:

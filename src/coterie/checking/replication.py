@@ -94,7 +94,10 @@ class EngineTracker:
         self.payloads: dict[EntryKey, bytes] = {}
         self._state: dict[int, tuple[bytes, Member]] = {}
         self._chain = ConfirmedChain(configuration, self._fail)
-        self._loss_accepted = False
+        self._is_losing = False
+        """Whether an operator accepted loss, and no view was confirmed since."""
+        self.lost: set[EntryKey] = set()
+        """What was authoritative once, and is not since an operator accepted its loss."""
         self._newest: dict[str, _Life] = {}
         self._changed_disks: set[str] = set()
         self.violations: list[Violation] = []
@@ -116,7 +119,7 @@ class EngineTracker:
             case PrimaryAccepted():
                 self._on_accepted(life, record)
             case PrimaryConfirmed():
-                self._chain.confirmed(record)
+                self._on_confirmed(life, record)
             case Settled(position=position):
                 self._on_settled(life, position)
             case RolledBack(position=position):
@@ -125,8 +128,11 @@ class EngineTracker:
                 life.digests[position] = digest
             case Replied(replies=replies):
                 life.replies.extend(replies)
-            case Recovered():
-                self._loss_accepted = True
+            case Recovered(version=version):
+                life.is_zombie = False
+                life.settled = min(life.settled, version.position)
+                self._cut(life, version.position, "recovered by hand")
+                self._is_losing = True
             case _:
                 pass
 
@@ -196,7 +202,7 @@ class EngineTracker:
         if not record.restored:
             self._cut(life, record.kept, "adopted a history without")
             return
-        if record.restored < life.settled:
+        if record.restored < life.settled and not self.has_lost:
             self._fail(
                 "authoritative for ever",
                 f"{life.member} had settled {life.settled} and took over a state at "
@@ -212,7 +218,7 @@ class EngineTracker:
         life.digests.clear()
 
     def _cut(self, life: _Life, position: int, how: str) -> None:
-        if position < life.settled:
+        if position < life.settled and not self.has_lost:
             self._fail(
                 "authoritative for ever",
                 f"{life.member} had settled {life.settled} and {how} what is above {position}",
@@ -231,7 +237,7 @@ class EngineTracker:
                 f"{life.member} accepted {record.view} with {life.end} entries of "
                 f"{record.version.position}",
             )
-        if life.is_zombie and not life.has_adopted and not self._loss_accepted:
+        if life.is_zombie and not life.has_adopted:
             self._fail(
                 "counted rightly",
                 f"{life.member} is a zombie and accepted {record.view} with nothing",
@@ -239,18 +245,47 @@ class EngineTracker:
         for position in range(1, min(record.version.position, life.end) + 1):
             expected = self.authoritative.get(position)
             mine = life.entries.get(position)
-            if expected is not None and mine is not None and mine != expected:
+            is_other = expected is not None and mine is not None and mine != expected
+            if is_other and not self.has_lost:
                 self._fail(
                     "authoritative for ever",
                     f"{life.member} accepted {record.view} with another entry at {position}",
                 )
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether an operator accepted the loss of something."""
+        return self._is_losing or bool(self.lost)
+
+    def _on_confirmed(self, life: _Life, record: PrimaryConfirmed) -> None:
+        if self._is_losing and self._chain.is_news(record):
+            self._accept_loss(life, record)
+        self._chain.confirmed(record)
+
+    def _accept_loss(self, life: _Life, record: PrimaryConfirmed) -> None:
+        """The history of the view that follows an operator's word is the one that counts."""
+        self._is_losing = False
+        self._chain.begin_anew(record.view)
+        gone = {
+            position: key
+            for position, key in self.authoritative.items()
+            if position > record.position or life.entries.get(position, key) != key
+        }
+        if not gone:
+            return
+        self.lost.update(gone.values())
+        first = min(gone)
+        self.authoritative = {p: key for p, key in self.authoritative.items() if p < first}
+        self._state = {p: state for p, state in self._state.items() if p < first}
+        for other in self._lives.values():
+            other.settled = min(other.settled, first - 1)
 
     def _on_settled(self, life: _Life, position: int) -> None:
         if position > life.end:
             self._fail("authoritative majority", f"{life.member} settled {position} of {life.end}")
         for place in range(life.settled + 1, position + 1):
             key = life.entries.get(place)
-            if key is None:
+            if key is None or key in self.lost:
                 continue
             known = self.authoritative.setdefault(place, key)
             if known != key:
@@ -284,24 +319,24 @@ class EngineTracker:
         Without *replay* the entries are commands of clients, which may ask for the same again;
         that each is executed once is for the host, and shows in what the clients saw.
         """
-        if not self._loss_accepted:
-            self._chain.check()
+        self._chain.check()
         self._check_replies()
         if replay is not None:
             self._check_once()
-        if replay is not None and not self._loss_accepted:
+        if replay is not None:
             self._check_replay(replay)
 
     def _check_replies(self) -> None:
+        lost = {(key[0], key[1]) for key in self.lost}
         for life in self._lives.values():
             for reply in life.replies:
                 if reply.standing is not Standing.AUTHORITATIVE:
                     continue
                 key = self.authoritative.get(reply.position)
-                if key is None or (key[0], key[1]) != (
-                    reply.viewstamp.view,
-                    reply.viewstamp.number,
-                ):
+                stamp = (reply.viewstamp.view, reply.viewstamp.number)
+                if stamp in lost:
+                    continue
+                if key is None or (key[0], key[1]) != stamp:
                     self._fail(
                         "acknowledged means authoritative",
                         f"{life.member} acknowledged {reply.request} at {reply.position}, "

@@ -95,7 +95,7 @@ class SetTracker:
         """By view, what became authoritative in it."""
         self._accepted: list[tuple[Member, ViewId, Counts]] = []
         self._chain = ConfirmedChain(configuration, self._fail)
-        self._loss_accepted = False
+        self.has_lost = False
         self._newest: dict[str, _Life] = {}
         self._changed_disks: set[str] = set()
         self.violations: list[Violation] = []
@@ -133,7 +133,7 @@ class SetTracker:
                             f"and had settled {life.settled}",
                         )
             case Recovered():
-                self._loss_accepted = True
+                self.has_lost = True
             case _:
                 pass
 
@@ -251,7 +251,7 @@ class SetTracker:
 
     def finish(self, replay: object = None) -> None:
         """Check what can only be said of the whole; *replay* is for histories with an order."""
-        if not self._loss_accepted:
+        if not self.has_lost:
             self._chain.check()
             self._check_for_ever()
         if replay is not None:

@@ -131,6 +131,8 @@ class FormingViews(EngineLayer, Generic[F]):
         self.me = context.me
         self.log = Log(bytes_max=context.settings.history_bytes)
         self.is_zombie = False
+        self.is_by_hand = False
+        """Whether an operator said that our history counts, and nothing came of it yet."""
         self._donor = Donor(self.log, self.snapshot, context.settings.packet_bytes_max)
         self._view = View(NO_VIEW, (self.me,), (NO_VIEW,), (b"",), context.configuration)
 
@@ -195,8 +197,14 @@ class FormingViews(EngineLayer, Generic[F]):
     # ---- what the host asks for
 
     def recover(self) -> None:
-        """Let the history of a zombie count again, on the word of an operator who accepts loss."""
+        """Let our history count, on the word of an operator who accepts the loss of the rest.
+
+        This is the way out for a group whose majority has lost its memory: a view with us needs no
+        majority that remembers, but it is still a majority that must accept our history before
+        anything goes on. Said again where nothing came of it, it does no harm.
+        """
         self.is_zombie = False
+        self.is_by_hand = True
         self._report(Recovered, version=self.log.version)
         self._cast(self._my_credentials())
 
@@ -295,7 +303,8 @@ class FormingViews(EngineLayer, Generic[F]):
             for member in self._view.members
             if self.counts(self._credentials[member]) and member.id in configuration.members
         ]
-        if len(counted) < configuration.majority:
+        is_by_hand = any(self._credentials[member].is_by_hand for member in counted)
+        if len(counted) < configuration.majority and not is_by_hand:
             self._phase = Phase.MINORITY
             self._tell_status()
             return
@@ -332,6 +341,7 @@ class FormingViews(EngineLayer, Generic[F]):
                 self._tell_status()
 
     def _report_confirmed(self) -> None:
+        self.is_by_hand = False
         self._report(
             PrimaryConfirmed,
             view=self._view.id,

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from typing import TYPE_CHECKING
+from zlib import crc32
+
+import msgspec
 
 from coterie.kernel.engine import Run, Version
 from coterie.kernel.views import NO_VIEW
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from coterie.kernel.views import Member
 
 NO_VERSION = Version(NO_VIEW, 0)
+_encoder = msgspec.msgpack.Encoder()
 
 
 class Log:
@@ -139,6 +143,15 @@ class Log:
                     return agreed
                 agreed = position
         return agreed
+
+    def mark(self, position: int) -> int:
+        """Name the history up to *position*, which is not below `start`; never 0.
+
+        Two histories that part at some entry have different entries of its origin from there on,
+        and entries have their names for ever, so who came how far tells them apart.
+        """
+        origins = sorted(self.origins(position).items())
+        return crc32(_encoder.encode(origins)) | 1 << 32
 
     def origins(self, up_to: int) -> Vector:
         """Give, for every origin, the identity number of its last entry up to a position."""

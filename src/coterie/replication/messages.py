@@ -21,6 +21,8 @@ class Credentials(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1)
     is_zombie: bool
     holds: list[tuple[Member, int]] = []
     """Where histories are sets: for every origin the number of its last entry."""
+    is_by_hand: bool = False
+    """Whether an operator said that this history is to count, whatever was lost."""
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
@@ -49,10 +51,12 @@ class SettledUpTo(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4)
 
 
 class FetchEntries(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5):
-    """Direct: send entries above `after`, up to `up_to`."""
+    """Direct: send entries above `after`, up to `up_to`; or the state, if `after` is negative."""
 
     after: int
     up_to: int
+    mark: int
+    """Names the history up to `after` (`Log.mark`); 0 where the receiver of this gave it."""
 
 
 class Entries(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6):
@@ -99,6 +103,15 @@ class Missing(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=11):
     runs: list[Run]
 
 
+class OtherHistory(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=12):
+    """Direct: what the asker has up to `after` is not what the group's history has there.
+
+    That happens only after an operator has accepted loss.
+    """
+
+    after: int
+
+
 PrimaryMessage = (
     Credentials
     | Accept
@@ -111,4 +124,5 @@ PrimaryMessage = (
     | StateChunk
     | FetchMissing
     | Missing
+    | OtherHistory
 )

@@ -34,6 +34,7 @@ from coterie.replication.messages import (
     Entries,
     FetchChunk,
     FetchEntries,
+    OtherHistory,
     SettledUpTo,
     StateChunk,
     StateOffer,
@@ -98,7 +99,9 @@ class PrimaryViews(FormingViews[Transfer]):
 
     def _my_credentials(self) -> Credentials:
         log = self.log
-        return Credentials(self._view.id, log.version, log.settled, self.is_zombie)
+        return Credentials(
+            self._view.id, log.version, log.settled, self.is_zombie, is_by_hand=self.is_by_hand
+        )
 
     def _begin_forming(self, counted: list[Member]) -> None:
         """The most advanced history is the initial one."""
@@ -111,8 +114,13 @@ class PrimaryViews(FormingViews[Transfer]):
         donors = [member for member in counted if self._credentials[member].version == initial]
         # Learners begin with different donors.
         turn = self._view.rank(self.me) % len(donors)
-        settled = 0 if self.is_zombie and not self.log.end else self.log.settled
-        self._start_transfer(Transfer(donors[turn:] + donors[:turn], settled, initial.position))
+        donors = donors[turn:] + donors[:turn]
+        log = self.log
+        transfer = Transfer(donors, log.settled, initial.position, log.mark(log.settled))
+        if log.settled > initial.position:
+            # Possible only where an operator has accepted the loss of what we have.
+            transfer.start_over()
+        self._start_transfer(transfer)
 
     def _accept(self) -> None:
         self._acks[self.me] = self.log.end
@@ -324,6 +332,8 @@ class PrimaryViews(FormingViews[Transfer]):
                 self._donate(sender, message)
             case Entries() | StateOffer() | StateChunk():
                 self._on_transfer(message)
+            case OtherHistory(after=after):
+                self._on_other_history(after)
             case _:
                 raise BadMessage("an ordered message that came directly")
 
@@ -334,12 +344,20 @@ class PrimaryViews(FormingViews[Transfer]):
         if transfer.take(message):
             self._go_on_with_transfer()
 
+    def _on_other_history(self, after: int) -> None:
+        """What we call settled is not: an operator has accepted its loss."""
+        transfer = self._transfer
+        if transfer is not None and not self._is_ending and after == transfer.after:
+            self.context.count("primary.histories_given_up")
+            transfer.start_over()
+            self._go_on_with_transfer()
+
     def _adopt(self, transfer: Transfer) -> None:
         """Everything is here: make it our history, then accept the view."""
         log = self.log
         offer = transfer.state.offer
         if offer is not None:
-            kept = log.settled
+            kept = log.settled if transfer.keeps_own else 0
         elif transfer.runs:
             kept = log.agrees_with(transfer.runs)
         else:

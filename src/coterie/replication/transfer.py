@@ -17,6 +17,7 @@ from coterie.replication.messages import (
     FetchEntries,
     FetchMissing,
     Missing,
+    OtherHistory,
     StateChunk,
     StateOffer,
 )
@@ -33,6 +34,8 @@ CHUNKS_AT_ONCE = 8
 """How many chunks of a state are asked for ahead."""
 WAITING_MAX = 1000
 """How many requests for chunks may wait for the encoder; more are dropped, and come again."""
+NOTHING = -1
+"""What a member has whose history is not the group's: not even what all histories begin with."""
 
 
 class StagedState:
@@ -98,9 +101,10 @@ class StagedState:
 class Transfer:
     """The receiving side of one transfer."""
 
-    def __init__(self, donors: Sequence[Member], after: int, up_to: int) -> None:
+    def __init__(self, donors: Sequence[Member], after: int, up_to: int, mark: int) -> None:
         self.donors = list(donors)
         self._ours = after
+        self._mark = mark
         self.after = after
         """Everything up to here is ours already, or staged."""
         self.up_to = up_to
@@ -111,6 +115,11 @@ class Transfer:
     def donor(self) -> Member:
         """The member asked at present."""
         return self.donors[0]
+
+    @property
+    def keeps_own(self) -> bool:
+        """Whether what is fetched follows what we have."""
+        return self._ours != NOTHING
 
     @property
     def is_complete(self) -> bool:
@@ -133,7 +142,17 @@ class Transfer:
         """Give what to ask for now."""
         if not self.state.is_whole:
             return self.state.requests()
-        return [FetchEntries(self.after, self.up_to)] if self.after < self.up_to else []
+        if self.after >= self.up_to:
+            return []
+        mark = self._mark if self.after == self._ours else 0
+        return [FetchEntries(self.after, self.up_to, mark)]
+
+    def start_over(self) -> None:
+        """Learn that nothing we have is of use: fetch the state, and what comes after it."""
+        self._ours = self.after = NOTHING
+        self._mark = 0
+        self.runs = []
+        self.state.begin(None)
 
     def take(self, message: Entries | StateOffer | StateChunk) -> bool:
         """Stage what a donor sent; say whether it was news."""
@@ -175,7 +194,7 @@ class Donor:
         self._log = log
         self._snapshot = snapshot
         self._bytes_max = bytes_max
-        self._position = 0
+        self._position = NOTHING
         self._chunks: list[bytes] = []
         self._rest: Chunks | None = None
         self._origins: list[tuple[Member, int]] = []
@@ -183,20 +202,22 @@ class Donor:
 
     def forget(self) -> None:
         """Drop the offered state."""
-        self._position = 0
+        self._position = NOTHING
         self._chunks = []
         self._waiting.clear()
         if self._rest is not None:
             self._rest.close()
             self._rest = None
 
-    def answer(self, message: FetchEntries) -> Entries | StateOffer:
+    def answer(self, message: FetchEntries) -> Entries | StateOffer | OtherHistory:
         """Give entries above a position, or the state if they are gone."""
         log = self._log
-        if message.after >= log.start:
-            runs = log.after(message.after, up_to=message.up_to, bytes_max=self._bytes_max)
-            return Entries(message.after, runs)
-        return self._offer()
+        if message.after < log.start:
+            return self._offer()
+        if message.mark and message.mark != log.mark(message.after):
+            return OtherHistory(message.after)
+        runs = log.after(message.after, up_to=message.up_to, bytes_max=self._bytes_max)
+        return Entries(message.after, runs)
 
     def answer_missing(
         self, message: FetchMissing, *, gives_state: bool
@@ -210,7 +231,7 @@ class Donor:
 
     def ask_chunk(self, member: Member, message: FetchChunk) -> None:
         """Note who wants which chunk of the state offered, if it is still the one."""
-        is_offered = self._position and message.position == self._position
+        is_offered = message.position == self._position != NOTHING
         if is_offered and message.index >= 0 and len(self._waiting) < WAITING_MAX:
             self._waiting[member, message.index] = message
 
@@ -254,7 +275,7 @@ class Donor:
 
     def _offer(self) -> StateOffer:
         log = self._log
-        if self._position < log.start:
+        if self._position < max(log.start, 0):
             # The state offered earlier is too old by now: the entries above it are gone as well.
             self.forget()
             self._position = log.settled

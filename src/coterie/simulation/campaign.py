@@ -190,6 +190,8 @@ def _converge(group: Group, options: RunOptions, run: Run) -> list[str]:
         if host.is_leaving:
             host.restart()
     begun = simulation.now
+    if set(options.faults) & LOSSES.keys():
+        _operate(group, options.converge_within)
     if not simulation.run_until(_Settled(group), within=options.converge_within):
         return [str(Violation("convergence", f"no common view in time: {group.describe_views()}"))]
     run.converged_after = simulation.now - begun - _STAYS
@@ -210,6 +212,15 @@ def _converge(group: Group, options: RunOptions, run: Run) -> list[str]:
         missing = {host.id: sorted(wanted - set(host.delivered)) for host in group.hosts.values()}
         return [str(Violation("liveness", f"not delivered in time: {missing}"))]
     return []
+
+
+def _operate(group: Group, within: Duration) -> None:
+    """Have an operator look at the group now and then, until it serves again."""
+    simulation = group.simulation
+    end = simulation.now + within
+    while not group.is_whole() and simulation.now < end:
+        simulation.run(seconds(3))
+        group.recover_by_hand()
 
 
 def _all_equal(group: Group) -> bool:

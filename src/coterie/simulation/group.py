@@ -134,7 +134,9 @@ class Group:
         if self.simulation.has_engine:
             self.tracker.finish(None if self.simulation.has_object else replay)
             views = check_views(self.history)
-            seen = self.clients.violations() if self.simulation.has_object else []
+            # What clients were told before a loss that an operator accepted does not hold.
+            has_clients = self.simulation.has_object and not self.tracker.has_lost
+            seen = self.clients.violations() if has_clients else []
             return [*views, *self.tracker.violations, *seen]
         return check_group_communication(self.history, self.simulation.stack)
 
