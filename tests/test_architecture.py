@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "checking": FOUNDATION,
     "stacks": LAYERS,
     "assembly": LAYERS | {"stacks", "objects"},
-    "simulation": LAYERS | {"assembly", "stacks", "checking", "objects", "vsr"},
+    "simulation": LAYERS | {"assembly", "stacks", "checking", "objects", "ready", "vsr"},
     "runtime": FOUNDATION | {"assembly", "membership", "stacks"},
     "demo": LAYERS | {"assembly", "stacks", "objects", "runtime", "client", "service", "pipeline"},
     "locally": LAYERS | {"assembly", "stacks", "objects", "runtime"},

@@ -56,6 +56,6 @@ def test_engine_for_long(stack: str, sync: Sync) -> None:
 @SYNCS
 @pytest.mark.parametrize("stack", ORDERED_ENGINES)
 def test_clients_of_an_object_see_one_object(stack: str, sync: Sync) -> None:
-    options = RunOptions(stack=stack, duration=seconds(15), object=True, sync=sync)
+    options = RunOptions(stack=stack, duration=seconds(15), object="counter", sync=sync)
     runs = run_many(range(3), options, jobs=1)
     assert [run.violations for run in runs] == [[]] * 3

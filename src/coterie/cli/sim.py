@@ -44,8 +44,9 @@ def add_parser(subparsers: Subparsers) -> Parser:
     )
     parser.add_argument(
         "--object",
-        choices=("counter",),
-        help="have clients use a replicated object, and check what they saw for linearizability",
+        choices=("counter", "dictionary"),
+        help="have clients use a replicated object, and check what they saw: linearizability, or "
+        "without an order (PVSYNC alone) that every request counts once",
     )
     parser.add_argument(
         "--sync",
@@ -78,7 +79,7 @@ def _options(args: argparse.Namespace) -> "RunOptions":
     from coterie.kernel.clock import seconds  # noqa: PLC0415
     from coterie.kernel.errors import StackError  # noqa: PLC0415
     from coterie.simulation.campaign import REPLICAS_MAX, RunOptions  # noqa: PLC0415
-    from coterie.stacks import ENGINE_STACKS, has_engine, parse_stack  # noqa: PLC0415
+    from coterie.stacks import ENGINE_STACKS, has_engine, is_ordered, parse_stack  # noqa: PLC0415
 
     try:
         parse_stack(args.stack)
@@ -91,8 +92,11 @@ def _options(args: argparse.Namespace) -> "RunOptions":
     if args.duration <= 0:
         raise UsageError(f"--duration must be above 0, not {args.duration}")
     if args.object and not has_engine(args.stack):
+        raise UsageError(f"--object needs a stack that keeps a history: {', '.join(ENGINE_STACKS)}")
+    if args.object == "dictionary" and not is_ordered(args.stack):
         raise UsageError(
-            f"--object needs a stack that keeps a history: {', '.join(ENGINE_STACKS[1:])}"
+            f"{args.stack.upper()} gives no order, so only updates that commute are right on it: "
+            "choose --object counter"
         )
     if args.trace and args.seed is None:
         raise UsageError("--trace shows one run: say which with --seed")
@@ -103,7 +107,7 @@ def _options(args: argparse.Namespace) -> "RunOptions":
         duration=seconds(args.duration),
         faults=chosen,
         sync=Sync(args.sync),
-        object=args.object is not None,
+        object=args.object or "",
     )
 
 

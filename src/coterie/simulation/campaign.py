@@ -49,8 +49,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long the liveness phase may last."""
     cast_interval: Duration = milliseconds(250)
     """The mean time between two casts of one replica; some runs are busier, some calmer."""
-    object: bool = False
-    """Whether clients use a replicated counter, instead of replicas proposing to a ledger."""
+    object: str = ""
+    """What clients use (`coterie.simulation.kinds`); if nothing, replicas propose to a ledger."""
     sync: Sync = Sync.TURN
     """When replicas of an engine sync their journals."""
     history_bytes: int = 0
@@ -130,7 +130,8 @@ def run_seed(
         layers=layers,
         journal=_journal_settings(seed, options.sync),
         keeper=keeper,
-        has_object=options.object,
+        has_object=bool(options.object),
+        object_kind=options.object or "counter",
     )
     simulation.trace = trace
     group = simulation.group(*_NAMES[: options.replicas])

@@ -13,6 +13,7 @@ from coterie.kernel.clock import Duration, seconds
 from coterie.kernel.views import Configuration, Member
 from coterie.simulation.describe import describe
 from coterie.simulation.host import Host
+from coterie.simulation.kinds import make_kind
 from coterie.simulation.ledger import replay, weigh
 from coterie.simulation.objects import Clients
 from coterie.stacks import is_ordered
@@ -38,7 +39,8 @@ class Group:
             if is_ordered(simulation.stack)
             else SetTracker(self.configuration, weigh)
         )
-        self.clients = Clients(self, Random(f"{simulation.seed}/clients"))  # noqa: S311
+        kind = make_kind(simulation.object_kind, is_ordered=is_ordered(simulation.stack))
+        self.clients = Clients(self, Random(f"{simulation.seed}/clients"), kind)  # noqa: S311
         self.hosts = {id: Host(self, id) for id in names}
         for host in self.hosts.values():
             host.start()

@@ -3,7 +3,7 @@
 Clients have sessions. A request that is not answered goes to another replica, the same request
 again; one whose deadline passes has an unknown outcome. An answer counts when it is authoritative:
 where the stack delivers optimistically a client waits until the position has settled, and asks
-again if it was rolled back. Everything they saw is checked for linearizability, in true time.
+again if it was rolled back. What they do and what they must have seen is in `kinds.py`.
 """
 
 from __future__ import annotations
@@ -11,46 +11,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.assembly import make_object
-from coterie.checking.history import Violation
-from coterie.checking.linearizability import UNSEEN, Linearizable, Operation, check
-from coterie.checking.linearizability.models import Add, Total
-from coterie.checking.linearizability.models import Counter as CounterModel
+from coterie.checking.linearizability import UNSEEN, Operation
 from coterie.kernel.clock import milliseconds, seconds
 from coterie.kernel.engine import Role, Standing
-from coterie.objects import Done, HostSettings, Level, Opened, define, query, update
+from coterie.objects import Done, HostSettings, Level, Opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
+    from coterie.checking.history import Violation
+    from coterie.checking.linearizability import Unseen
     from coterie.kernel.engine import Status
     from coterie.kernel.layers import Context
     from coterie.objects import Answer, ObjectHost
     from coterie.simulation.group import Group
+    from coterie.simulation.kinds import ObjectKind, Operations, Use
 
 ATTEMPT = milliseconds(300)
 DEADLINE = seconds(4)
 SETTINGS = HostSettings(digest_interval=5, dump_interval=50)
-
-
-class Counter:
-    """The simplest object whose mistakes show."""
-
-    value: int = 0
-
-    @update
-    def add(self, amount: int) -> int:
-        """Add, and give the new value."""
-        self.value += amount
-        return self.value
-
-    @query
-    def total(self) -> int:
-        """Give the value."""
-        return self.value
-
-
-COUNTER = define(Counter)
 
 
 class SettledValue(NamedTuple):
@@ -65,12 +45,13 @@ class SimulatedObject:
 
     def __init__(self, group: Group, context: Context) -> None:
         self._clients = group.clients
+        self._kind = group.clients.kind
         self.standing: Status | None = None
         self._unsettled: list[tuple[int, Answer]] = []
         self._ready: list[Answer] = []
         simulation = group.simulation
         self.replica, self.engine_host = make_object(
-            COUNTER,
+            self._kind.definition,
             simulation.stack,
             context,
             _Front(self),
@@ -87,7 +68,7 @@ class SimulatedObject:
     def settled(self) -> SettledValue:
         """The authoritative state here."""
         host = self.engine_host
-        return SettledValue(host.settled_position, host.query(Level.WEAK, "total"))
+        return SettledValue(host.settled_position, host.query(Level.WEAK, self._kind.look))
 
     def snapshot(self) -> Iterator[bytes]:
         """Give the authoritative state in chunks."""
@@ -139,7 +120,8 @@ class _Request(NamedTuple):
 
     session: int
     number: int
-    command: Add | Total | None
+    use: Use | None
+    """None where a session is to be opened."""
     called: int
     ask: Callable[[ObjectHost], None]
 
@@ -158,14 +140,15 @@ class _Client:
 class Clients:
     """All clients of a simulated object."""
 
-    def __init__(self, group: Group, random: Random) -> None:
+    def __init__(self, group: Group, random: Random, kind: ObjectKind) -> None:
+        self.kind = kind
         self._group = group
         self._random = random
         self._clients: list[_Client] = []
         self._by_request: dict[tuple[int, int], _Client] = {}
         self._tokens = 0
         self._is_active = True
-        self.operations: list[Operation[Add | Total, int]] = []
+        self.operations: Operations = []
 
     def start(self, count: int) -> None:
         """Let *count* clients begin."""
@@ -184,19 +167,24 @@ class Clients:
 
     def violations(self) -> list[Violation]:
         """Check what the clients saw."""
-        pending: list[Operation[Add | Total, int]] = [
+        pending: Operations = [
             Operation(
                 process=client.name,
-                command=client.request.command,
+                command=client.request.use.command,
                 called=client.request.called,
             )
             for client in self._clients
-            if client.request is not None and client.request.command is not None
+            if client.request is not None and client.request.use is not None
         ]
-        verdict = check([*self.operations, *pending], CounterModel())
-        if isinstance(verdict, Linearizable):
-            return []
-        return [Violation("linearizability", str(verdict)[:2000])]
+        settled = [
+            host.ledger.settled
+            for host in self._group.hosts.values()
+            if isinstance(host.ledger, SimulatedObject)
+        ]
+        # Where the replicas have not come together that is said elsewhere.
+        is_one = all(each == settled[0] for each in settled)
+        states = [each.value for each in settled] if is_one else []
+        return self.kind.violations([*self.operations, *pending], states)
 
     # ---- asking
 
@@ -211,18 +199,32 @@ class Clients:
         if not client.session:
             token = self._token()
             request = _Request(0, token, None, now, lambda host: host.open_session(token))
-        elif self._random.random() < 0.3:  # noqa: PLR2004 -- some read
-            token = self._token()
-            ask = _reading(token)
-            request = _Request(0, token, Total(), now, ask)
         else:
-            client.number += 1
-            amount = self._random.randrange(1, 4)
-            ask = _adding(client.session, client.number, amount)
-            request = _Request(client.session, client.number, Add(amount), now, ask)
+            use = self.kind.draw(self._random, f"{client.name}.{client.number + 1}")
+            request = self._request(client, use)
         client.request = request
         self._by_request[request.session, request.number] = client
         self._try(client, request)
+
+    def _request(self, client: _Client, use: Use) -> _Request:
+        now = self._group.simulation.now
+        arguments = self.kind.definition.method(use.method).encode(use.arguments, {})
+        if use.is_read:
+            token = self._token()
+
+            def read(host: ObjectHost) -> None:
+                host.read(Level.CONSISTENT, token, use.method, arguments)
+
+            return _Request(0, token, use, now, read)
+        client.number += 1
+        session, number = client.session, client.number
+        # A number that was given up may still be on its way, so it is not below the lowest.
+        lowest = max(1, number - 50)
+
+        def call(host: ObjectHost) -> None:
+            host.call(session, number, use.method, arguments, lowest=lowest)
+
+        return _Request(session, number, use, now, call)
 
     def _token(self) -> int:
         self._tokens += 1
@@ -233,7 +235,7 @@ class Clients:
             return
         simulation = self._group.simulation
         if simulation.now - request.called > DEADLINE:
-            self._end(client, request, None)
+            self._end(client, request)
             return
         host = self._group.hosts[self._random.choice(list(self._group.hosts))]
         host.ask(request.ask)
@@ -246,41 +248,31 @@ class Clients:
         client = self._by_request.get((answer.session, answer.request))
         if client is None or client.request is None:
             return
+        request = client.request
         match answer.outcome:
             case Opened(session=session):
                 client.session = session
-                self._end(client, client.request, None)
-            case Done(result=result):
-                method = "add" if answer.session else "total"
-                value = COUNTER.method(method).decode_result(result)
-                assert isinstance(value, int)
-                self._end(client, client.request, value)
+                self._end(client, request)
+            case Done(result=encoded) if request.use is not None:
+                value = self.kind.definition.method(request.use.method).decode_result(encoded)
+                self._end(client, request, self.kind.result(request.use, value))
             case _:
                 # Not taken, or forgotten: the next attempt or the deadline decides.
                 pass
 
-    def _end(self, client: _Client, request: _Request, value: int | None) -> None:
+    def _end(self, client: _Client, request: _Request, result: object | Unseen = UNSEEN) -> None:
         del self._by_request[request.session, request.number]
         client.request = None
-        if request.command is not None:
-            is_known = value is not None
-            operation: Operation[Add | Total, int] = Operation(
-                # Where the outcome is unknown, the client goes on as if it were someone else.
-                process=client.name if is_known else (client.name, request.number),
-                command=request.command,
-                result=UNSEEN if value is None else value,
-                called=request.called,
-                returned=self._group.simulation.now if is_known else None,
+        if request.use is not None:
+            is_known = result is not UNSEEN
+            self.operations.append(
+                Operation(
+                    # Where the outcome is unknown, the client goes on as if it were someone else.
+                    process=client.name if is_known else (client.name, request.number),
+                    command=request.use.command,
+                    result=result,
+                    called=request.called,
+                    returned=self._group.simulation.now if is_known else None,
+                )
             )
-            self.operations.append(operation)
         self._later(client)
-
-
-def _reading(token: int) -> Callable[[ObjectHost], None]:
-    return lambda host: host.read(Level.CONSISTENT, token, "total")
-
-
-def _adding(session: int, number: int, amount: int) -> Callable[[ObjectHost], None]:
-    arguments = COUNTER.method("add").encode([amount], {})
-    # A number that was given up may still be on its way, so it is not below the lowest.
-    return lambda host: host.call(session, number, "add", arguments, lowest=max(1, number - 50))

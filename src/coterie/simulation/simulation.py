@@ -49,12 +49,14 @@ class Simulation:
         journal: KeeperSettings = SIMULATED_JOURNAL,
         keeper: type[JournalKeeper] = JournalKeeper,
         has_object: bool = False,
+        object_kind: str = "counter",
     ) -> None:
         parse_stack(stack, layers)
         self.has_engine = has_engine(stack)
         self.journal = journal
         self.keeper = keeper
         self.has_object = has_object
+        self.object_kind = object_kind
         self.seed = seed
         self.stack = stack.upper()
         self.settings = settings
