@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Self
 from tests.runtime.proxy import Proxy, reserve_port
 
 from coterie.assembly import make_context, make_object, make_process
-from coterie.kernel.engine import Past, Role
+from coterie.kernel.engine import Past, Role, Version
 from coterie.kernel.settings import DEFAULT_SETTINGS
-from coterie.kernel.views import Configuration
+from coterie.kernel.views import NO_VIEW, Configuration
 from coterie.kernel.wire import decode_frame
 from coterie.objects import DEFAULT_HOST_SETTINGS, define, query, update
 from coterie.runtime.address import Address
@@ -94,6 +94,7 @@ class Replica:
     def __init__(self, group: PortGroup, id: str, incarnation: int) -> None:
         self.configuration = group.configuration
         self.trouble = ""
+        self.version = Version(NO_VIEW, 0)
         process = make_process(id, incarnation, group.configuration.members, DEFAULT_SETTINGS)
         context = make_context(
             process,

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 from coterie.cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import msgspec
+
     from coterie.cli.parser import Parser, Subparsers
 
 MEMBERS_MAX = 26
@@ -20,6 +24,12 @@ def add_parser(subparsers: Subparsers) -> Parser:
     benchmarks = parser.add_subparsers(
         title="benchmarks", metavar="<benchmark>", dest="benchmark", required=True
     )
+    _add_order(benchmarks)
+    _add_engine(benchmarks)
+    return parser
+
+
+def _add_order(benchmarks: Subparsers) -> None:
     order = benchmarks.add_parser(
         "order",
         help="latency and throughput of multicast and total order",
@@ -40,20 +50,45 @@ def add_parser(subparsers: Subparsers) -> Parser:
         metavar="N",
         help="how often each measurement is made, for the median (default: 7)",
     )
-    order.add_argument(
+    _add_common(order, "order", quick="2 and 3 members, fewer repeats")
+
+
+def _add_engine(benchmarks: Subparsers) -> None:
+    engine = benchmarks.add_parser(
+        "engine",
+        help="committed commands, state transfer, roll-back and memory of the engine",
+        description="Commands committed in a second, all replicas in one process and each in its "
+        "own, with and without a journal; what a state transfer and a roll-back cost; and the "
+        "rounds of the paper on replicated objects for its five stacks. The load comes from "
+        "inside a replica, without clients. Takes some five minutes.",
+    )
+    engine.add_argument(
+        "--parts",
+        metavar="P,P",
+        help="what to measure, of in-process, loopback, transfer, roll-back and rounds "
+        "(default: all)",
+    )
+    engine.add_argument("--stack", metavar="S", help="default: SAFE:DYNSEQ:PVSYNC")
+    engine.add_argument(
+        "--replicas", metavar="N", help="numbers of replicas: 3, 2-5 or 3,5 (default: 3,5)"
+    )
+    _add_common(engine, "engine", quick="3 replicas, shorter, a smaller state; under a minute")
+
+
+def _add_common(benchmark: Parser, name: str, *, quick: str) -> None:
+    benchmark.add_argument(
         "--out",
         type=Path,
         default=Path("bench-results"),
         metavar="DIR",
-        help="folder for order.json, .csv, .md and .png (default: bench-results)",
+        help=f"folder for {name}.json, .csv, .md and .png (default: bench-results)",
     )
-    order.add_argument("--quick", action="store_true", help="2 and 3 members, fewer repeats")
-    order.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    order.add_argument("--no-plot", action="store_true", help="draw nothing")
-    order.add_argument(
+    benchmark.add_argument("--quick", action="store_true", help=quick)
+    benchmark.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    benchmark.add_argument("--no-plot", action="store_true", help="draw nothing")
+    benchmark.add_argument(
         "--profile", type=Path, metavar="DIR", help="have members write cProfile statistics here"
     )
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,33 +97,16 @@ def run(args: argparse.Namespace) -> int:
 
     import msgspec  # noqa: PLC0415
 
-    from coterie.bench.order import Plan, measure  # noqa: PLC0415
-    from coterie.bench.report import check_can_plot, setting, table, write_files  # noqa: PLC0415
+    from coterie.bench.plots import check_can_plot  # noqa: PLC0415
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415
-    from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
-    from coterie.stacks import STACKS, parse_stack  # noqa: PLC0415
 
     def progress(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    for option in ("rounds", "repeats"):
-        value = getattr(args, option)
-        if value is not None and value < 1:
-            raise UsageError(f"--{option} {value} cannot be; it is 1 or more")
     try:
-        stacks = tuple(args.stacks.upper().split(",")) if args.stacks else STACKS
-        for stack in stacks:
-            parse_stack(stack)
         if not args.no_plot:
             check_can_plot()
-        plan = Plan(
-            members=_members(args.members or ("2,3" if args.quick else "2-5")),
-            stacks=stacks,
-            rounds=args.rounds,
-            repeats=args.repeats or (3 if args.quick else 7),
-        )
-        report = run_loop(measure(plan, progress, profile=args.profile))
-        files = write_files(report, args.out, plot=not args.no_plot)
+        report, text, files = BENCHMARKS[args.benchmark](args, progress)
     except CoterieError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
@@ -98,12 +116,78 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(msgspec.json.encode(report).decode())
     else:
-        print(f"\n{setting(report)}\n\n{table(report)}\n")
+        print(f"\n{text}\n")
     progress("wrote " + ", ".join(str(file) for file in files))
     return 0
 
 
-def _members(text: str) -> tuple[int, ...]:
+Outcome = tuple["msgspec.Struct", str, "list[Path]"]
+"""What a benchmark measured, as text, and the files."""
+
+
+def _run_order(args: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from coterie.bench.order import Plan, measure  # noqa: PLC0415
+    from coterie.bench.report import setting, table, write_files  # noqa: PLC0415
+    from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
+    from coterie.stacks import STACKS, parse_stack  # noqa: PLC0415
+
+    for option in ("rounds", "repeats"):
+        value = getattr(args, option)
+        if value is not None and value < 1:
+            raise UsageError(f"--{option} {value} cannot be; it is 1 or more")
+    stacks = tuple(args.stacks.upper().split(",")) if args.stacks else STACKS
+    for stack in stacks:
+        parse_stack(stack)
+    plan = Plan(
+        members=_sizes("members", args.members or ("2,3" if args.quick else "2-5")),
+        stacks=stacks,
+        rounds=args.rounds,
+        repeats=args.repeats or (3 if args.quick else 7),
+    )
+    report = run_loop(measure(plan, progress, profile=args.profile))
+    files = write_files(report, args.out, plot=not args.no_plot)
+    return report, f"{setting(report)}\n\n{table(report)}", files
+
+
+def _run_engine(args: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from coterie.bench.engine import PARTS, QUICK, Plan, measure  # noqa: PLC0415
+    from coterie.bench.engine_report import setting, tables, write_files  # noqa: PLC0415
+    from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
+    from coterie.stacks import has_engine, parse_stack  # noqa: PLC0415
+
+    plan = QUICK if args.quick else Plan()
+    if args.stack:
+        parse_stack(args.stack)
+        if not has_engine(args.stack):
+            raise UsageError(f"--stack {args.stack!r} keeps no history; take {plan.stack}")
+        plan = replace(plan, stack=args.stack.upper())
+    if args.parts:
+        plan = replace(plan, parts=_parts(args.parts, PARTS))
+    if args.replicas:
+        plan = replace(plan, replicas=_sizes("replicas", args.replicas))
+    report = run_loop(measure(plan, progress, profile=args.profile))
+    files = write_files(report, args.out, plot=not args.no_plot)
+    return report, f"{setting(report)}\n\n{tables(report)}", files
+
+
+BENCHMARKS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], Outcome]] = {
+    "order": _run_order,
+    "engine": _run_engine,
+}
+
+
+def _parts(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Read which parts of a benchmark are wanted."""
+    parts = tuple(text.split(","))
+    for part in parts:
+        if part not in known:
+            raise UsageError(f"--parts names no part {part!r}; the parts are {', '.join(known)}")
+    return parts
+
+
+def _sizes(option: str, text: str) -> tuple[int, ...]:
     """Read numbers of members: "3", "2-5" or "2,4"."""
     sizes: set[int] = set()
     try:
@@ -114,6 +198,6 @@ def _members(text: str) -> tuple[int, ...]:
         sizes = set()
     if not sizes or min(sizes) < 2 or max(sizes) > MEMBERS_MAX:  # noqa: PLR2004 -- a group
         raise UsageError(
-            f"--members {text!r} cannot be; write 3, 2-5 or 2,4, from 2 up to {MEMBERS_MAX}"
+            f"--{option} {text!r} cannot be; write 3, 2-5 or 2,4, from 2 up to {MEMBERS_MAX}"
         )
     return tuple(sorted(sizes))

@@ -19,7 +19,7 @@ from typing import Protocol, cast
 from coterie.cli.errors import UsageError
 from coterie.cli.parser import Parser, Subparsers
 
-COMMANDS = ("bench", "demo", "member", "replica", "serve", "sim", "version")
+COMMANDS = ("bench", "call", "demo", "member", "replica", "serve", "sim", "stop", "version")
 
 EXIT_MISUSE = 2
 # What a shell reports for a program that died of SIGINT or SIGPIPE.

@@ -28,6 +28,7 @@ from typing import Annotated
 
 import msgspec
 
+from coterie.kernel.engine import Version
 from coterie.kernel.views import ViewId
 from coterie.objects.outcomes import Answer
 
@@ -250,6 +251,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[str]
     trouble: str = ""
     """Why the replica is not as it should be, in words for an operator; empty if it is."""
+    version: Version | None = None
+    """How advanced its history is."""
 
 
 class Reported(msgspec.Struct, tag=15, frozen=True, array_like=True, gc=False):

@@ -14,6 +14,7 @@ from coterie.objects.methods import clip
 
 if TYPE_CHECKING:
     from coterie.client.messages import Peer
+    from coterie.kernel.engine import Version
     from coterie.objects import Definition, Method, ObjectHost
     from coterie.objects.methods import Argument
 
@@ -58,6 +59,7 @@ def report_on(  # noqa: PLR0913 -- all by name
     host: ObjectHost,
     methods: list[MethodReport],
     peers: list[Peer],
+    version: Version,
     trouble: str,
 ) -> Report:
     """Say where a replica stands at present."""
@@ -77,5 +79,6 @@ def report_on(  # noqa: PLR0913 -- all by name
         settled=host.settled_position,
         is_zombie=status is not None and status.is_zombie,
         faults=list(host.faults),
+        version=version,
         trouble=trouble,
     )

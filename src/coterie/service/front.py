@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coterie.client.messages import Ask, MethodReport, Query, Report
-    from coterie.kernel.engine import Status
+    from coterie.kernel.engine import Status, Version
     from coterie.kernel.views import Configuration
     from coterie.objects import ObjectHost
     from coterie.service.caller import Caller
@@ -59,6 +59,10 @@ class Hosted(Protocol):
     @property
     def configuration(self) -> Configuration:
         """The replicas of the group."""
+
+    @property
+    def version(self) -> Version:
+        """How advanced the replica's history is."""
 
     @property
     def trouble(self) -> str:
@@ -227,6 +231,7 @@ class ObjectFront:
             host=self.hosted.host,
             methods=self._methods,
             peers=self.peers(),
+            version=self.hosted.version,
             trouble=self.hosted.trouble,
         )
 

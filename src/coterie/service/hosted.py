@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coterie.journal.keeper import JournalKeeper
-    from coterie.kernel.engine import Status
+    from coterie.kernel.engine import Status, Version
     from coterie.kernel.process import Process
     from coterie.kernel.replica import Replica
     from coterie.kernel.views import Configuration
@@ -112,6 +112,11 @@ class HostedObject:
         """Have a request made of the host inside the next turn."""
         host = self.host
         self._driver.call(lambda: request(host))
+
+    @property
+    def version(self) -> Version:
+        """How advanced the history is."""
+        return self.primary.log.version
 
     @property
     def trouble(self) -> str:

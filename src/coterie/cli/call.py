@@ -1,0 +1,179 @@
+"""`coterie call`: call a method of a replicated object."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from coterie.cli import exits
+from coterie.cli.errors import UsageError
+from coterie.cli.target import add_target, find_target
+
+if TYPE_CHECKING:
+    import argparse
+
+    from coterie.cli.parser import Parser, Subparsers
+    from coterie.cli.target import Target
+    from coterie.client import MethodReport, Result, UntypedObject
+
+LEVELS = ("dirty", "weak", "consistent")
+
+
+def add_parser(subparsers: Subparsers) -> Parser:
+    """Describe the command and its options."""
+    parser = subparsers.add_parser(
+        "call",
+        help="call a method of a replicated object",
+        description="Call a method of a replicated object and print what it gives. Without a "
+        "method, list those it has. An argument is JSON, or else text as it stands; one that is "
+        "to be text may always be written as it stands. Options go before NAME or at the end.",
+    )
+    add_target(parser, may_be_address=True)
+    parser.add_argument("method", nargs="?", metavar="METHOD", help="which method")
+    parser.add_argument("arguments", nargs="*", metavar="ARG", help="its arguments, in order")
+    parser.add_argument(
+        "--level",
+        choices=LEVELS,
+        help="how fresh the answer of a query must be (default: consistent)",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="how long to try (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the answer with its place in the order, as JSON"
+    )
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Call the method."""
+    from coterie.client import MethodFailed, NotWelcome, OutcomeUnknown  # noqa: PLC0415
+    from coterie.kernel.errors import CoterieError, Refused  # noqa: PLC0415
+    from coterie.objects.errors import (  # noqa: PLC0415
+        BadArguments,
+        CommandTooLarge,
+        UnknownMethod,
+    )
+    from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
+
+    if not args.deadline > 0:
+        raise UsageError(f"--deadline {args.deadline:g} leaves no time; give seconds above 0")
+    try:
+        target = find_target(args)
+        return run_loop(_call(args, target))
+    except MethodFailed as failure:
+        return _end(args, "failed", str(failure), exits.FAILED)
+    except OutcomeUnknown as unknown:
+        return _end(args, "unknown", str(unknown), exits.UNKNOWN)
+    except (BadArguments, UnknownMethod, CommandTooLarge, NotWelcome) as error:
+        raise UsageError(str(error)) from None
+    except Refused as refusal:
+        return _end(args, "not done", str(refusal), exits.NOT_DONE)
+    except CoterieError as error:
+        raise UsageError(str(error)) from None
+
+
+def _end(args: argparse.Namespace, outcome: str, sentence: str, status: int) -> int:
+    if args.json:
+        import json  # noqa: PLC0415
+
+        print(json.dumps({"outcome": outcome, "reason": sentence}))
+    print(f"coterie: {outcome}: {sentence}", file=sys.stderr)
+    return status
+
+
+async def _call(args: argparse.Namespace, target: Target) -> int:
+    from coterie.client import ClientSettings, connect_untyped  # noqa: PLC0415
+    from coterie.client.methods import RemoteQuery  # noqa: PLC0415
+
+    async with connect_untyped(
+        list(target.addresses.values()),
+        group=target.group,
+        settings=ClientSettings(deadline=args.deadline),
+    ) as remote:
+        if args.method is None:
+            _list_methods(remote, as_json=args.json)
+            return exits.DONE
+        described = remote.describe(args.method)
+        arguments = understand(described, args.arguments)
+        method = remote.method(args.method)
+        if isinstance(method, RemoteQuery):
+            method = method.options(level=args.level or "consistent", deadline=args.deadline)
+        elif args.level is not None:
+            raise UsageError(f"{args.method!r} is an update, and a --level is for queries")
+        else:
+            method = method.options(deadline=args.deadline)
+        _print(await method.detailed(*arguments), as_json=args.json)
+    return exits.DONE
+
+
+def understand(method: MethodReport, words: list[str]) -> list[object]:
+    """Make values of what was typed, by the types of the parameters."""
+    parameters = method.parameters
+    needed = sum(not each.is_optional for each in parameters)
+    if not needed <= len(words) <= len(parameters):
+        raise UsageError(f"{len(words)} arguments do not fit: {signature(method)}")
+    return [
+        _value(word, parameter.schema) for word, parameter in zip(words, parameters, strict=False)
+    ]
+
+
+def _value(word: str, schema: str) -> object:
+    import msgspec  # noqa: PLC0415
+
+    try:
+        value: object = msgspec.json.decode(word)
+    except msgspec.DecodeError:
+        return word
+    kind = msgspec.json.decode(schema).get("type") if schema else None
+    return word if kind == "string" and not isinstance(value, str) else value
+
+
+def signature(method: MethodReport) -> str:
+    """Write a method as its author did."""
+    parameters = ", ".join(
+        f"{each.name}: {each.type}" + (f" = {each.default}" if each.is_optional else "")
+        for each in method.parameters
+    )
+    return f"{method.name}({parameters}) -> {method.result}"
+
+
+def _list_methods(remote: UntypedObject, *, as_json: bool) -> None:
+    import msgspec  # noqa: PLC0415
+
+    report = remote.report
+    if as_json:
+        print(msgspec.json.encode(report.methods).decode())
+        return
+    from coterie.cli.paint import Paint  # noqa: PLC0415
+
+    paint = Paint()
+    about = f": {report.documentation.splitlines()[0]}" if report.documentation else ""
+    print(f"{paint(report.class_name, 'bold')}{about}")
+    for method in report.methods:
+        line = f"  {paint(method.kind.ljust(6), 'faint')} {signature(method)}"
+        print(line)
+        if method.documentation:
+            print(f"           {paint(method.documentation.splitlines()[0], 'faint')}")
+
+
+def _print(result: Result[object], *, as_json: bool) -> None:
+    import msgspec  # noqa: PLC0415
+
+    if as_json:
+        answer = {
+            "outcome": "done",
+            "value": result.value,
+            "position": result.position,
+            "viewstamp": str(result.viewstamp),
+            "standing": result.standing.name.lower(),
+        }
+        print(msgspec.json.encode(answer).decode())
+    elif isinstance(result.value, str):
+        print(result.value)
+    elif result.value is not None:
+        print(msgspec.json.encode(result.value).decode())

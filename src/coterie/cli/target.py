@@ -1,0 +1,82 @@
+"""Which group a command speaks of: NAME, and where it is found.
+
+By default in the state folder, under the name by which `coterie serve` runs it; with `--config` in
+a configuration file; with `--address` at an address, which is all that a client needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from coterie.cli.parser import Parser
+    from coterie.service.config import ClusterConfig
+
+
+def add_target(parser: Parser, *, may_be_address: bool) -> None:
+    """Add the options that say which group is meant."""
+    parser.add_argument("name", metavar="NAME", help="the name of the group")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="the configuration file of the group, if 'coterie serve' does not run it here",
+    )
+    if may_be_address:
+        parser.add_argument(
+            "--address",
+            action="append",
+            metavar="HOST:PORT",
+            help="where a replica takes clients; may be given several times",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A group, and what is known of it without asking anybody."""
+
+    group: str
+    addresses: dict[str, str]
+    """Where replicas take clients, by their ids; by the addresses where the ids are not known."""
+    config: ClusterConfig | None = None
+    folder: Path | None = None
+    """The folder of the group, if `coterie serve` runs it on this machine."""
+    base: Path = field(default_factory=Path)
+    """The folder of the configuration file, to which its paths are relative."""
+
+    def again(self) -> str:
+        """Give the options that lead to the same group, for advice."""
+        if self.folder is not None or self.config is None:
+            return self.group
+        return f"{self.group} --config FILE"
+
+
+def find_target(args: argparse.Namespace) -> Target:
+    """Find the group; raises `CoterieError` with what to do."""
+    from coterie.runtime.address import parse_address  # noqa: PLC0415 -- start-up stays fast
+    from coterie.service.config import ConfigError, load_config  # noqa: PLC0415
+    from coterie.service.places import CONFIG, find_group  # noqa: PLC0415
+
+    addresses: list[str] = getattr(args, "address", None) or []
+    if addresses:
+        return Target(
+            group=args.name,
+            addresses={str(parse_address(each)): each for each in addresses},
+        )
+    folder = find_group(args.name) if args.config is None else None
+    path = args.config if folder is None else folder / CONFIG
+    config = load_config(path)
+    if args.name not in config.groups:
+        known = ", ".join(config.groups)
+        raise ConfigError(f"{path} has no group {args.name!r}; it has {known}")
+    return Target(
+        group=args.name,
+        addresses={id: str(each.client_address) for id, each in config.replicas.items()},
+        config=config,
+        folder=folder,
+        base=path.parent,
+    )
