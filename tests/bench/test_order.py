@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from coterie.bench import order, report
+from coterie.bench import order, plots, report
 from coterie.bench.conductor import BenchError, crew
 from coterie.bench.order import Plan, Report, Result
 from coterie.bench.words import Measured
@@ -136,7 +136,7 @@ def test_a_benchmark_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_missing_matplotlib_is_noticed_before_the_measurement(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(report, "find_spec", lambda _: None)
+    monkeypatch.setattr(plots, "find_spec", lambda _: None)
     assert cli.main(["bench", "order"]) == 2
     assert capsys.readouterr().err == (
         "coterie: the plot needs matplotlib: pip install 'coterie[bench]', or give --no-plot\n"

@@ -36,8 +36,10 @@ class Worker:
         self.listening: Listening
 
     def tell(self, order: Order) -> None:
+        """Give an order; one that cannot be given is noticed when its answer does not come."""
         assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+        if self._process.returncode is None and not self._process.stdin.is_closing():
+            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
 
     async def answer(self) -> Answer:
         """Wait for the next answer; a worker that is gone or stuck is an error."""

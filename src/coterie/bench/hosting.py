@@ -1,4 +1,4 @@
-"""A replica of an object in a process of its own, with a load inside: what a worker does."""
+"""What a worker does that is a replica of an object, or all of them, with a load inside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import cProfile
 import resource
 import socket
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from coterie.bench.load import LoadFront
 from coterie.bench.rowing import GROUP, PATIENT
 from coterie.bench.speech import answer
 from coterie.bench.subjects import SUBJECTS
-from coterie.bench.words import Fill, Host, Load, Ready, Sample, Sampled, Stop
+from coterie.bench.words import Fill, Host, HostAll, Load, Ready, Sample, Sampled, Stop
 from coterie.journal.disk import FileDisk
 from coterie.journal.format import Sync
 from coterie.journal.keeper import JournalKeeper, KeeperSettings
@@ -24,6 +23,7 @@ from coterie.journal.writer import JournalSettings
 from coterie.kernel.engine import Role
 from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.kernel.views import Configuration
+from coterie.locally import LocalGroup
 from coterie.objects import define
 from coterie.runtime.address import Address
 from coterie.runtime.driver import clock
@@ -33,10 +33,10 @@ from coterie.service.hosted import HostedObject
 from coterie.service.recorder import JournalRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from coterie.bench.speech import Orders
     from coterie.kernel.engine import Status
+    from coterie.objects import Answer
+    from coterie.runtime.driver import Driver
 
 TICK_SECONDS = 0.005
 FILL_AT_ONCE = 10_000
@@ -88,8 +88,8 @@ class Pulse:
 class Sampler:
     """Says what happened since it was asked last."""
 
-    def __init__(self, live: LiveProcess, watch: Watch, pulse: Pulse) -> None:
-        self._live = live
+    def __init__(self, driver: Driver, watch: Watch, pulse: Pulse) -> None:
+        self._driver = driver
         self._watch = watch
         self._pulse = pulse
         self._last = self._now()
@@ -99,7 +99,7 @@ class Sampler:
             time.perf_counter(),
             time.process_time(),
             self._watch.answered,
-            self._live.driver.turns,
+            self._driver.turns,
         )
 
     def take(self) -> Sampled:
@@ -159,14 +159,52 @@ async def be_replica(host: Host, listener: socket.socket, orders: Orders) -> Non
         while not _is_whole(hosted, len(peers) + 1):
             watch.changed.clear()
             await watch.changed.wait()
-        calm_collector()
-        answer(Ready())
-        with _profiling(host) as profile:
-            pulse = Pulse()
-            try:
-                await _obey(orders, watch, Sampler(live, watch, pulse), profile)
-            finally:
-                pulse.stop()
+        await _serve(orders, live.driver, watch, host.profile, host.id)
+
+
+class _LoadedGroup(LocalGroup):
+    """A group in memory whose answers go to the load."""
+
+    def __init__(self, host: HostAll, watch: Watch) -> None:
+        super().__init__(define(SUBJECTS[host.subject]), host.replicas, host.stack)
+        self._watch = watch
+
+    def answered(self, answers: list[Answer]) -> None:
+        self._watch.answer(answers)
+
+
+async def be_group(host: HostAll, orders: Orders) -> None:
+    """Be all replicas of a group until there are no more orders."""
+    watch = Watch()
+    group = _LoadedGroup(host, watch)
+    try:
+        for id in group.configuration.members:
+            group.start(id)
+        while any(role is not Role.PRIMARY for role in group.roles()):
+            group.changed.clear()
+            await group.changed.wait()
+        replica = group.primary
+        assert replica is not None
+        watch.ask = replica.ask
+        replica.driver.turn_ended.append(watch.turn_ended)
+        await _serve(orders, replica.driver, watch, host.profile, "all")
+    finally:
+        group.close()
+
+
+async def _serve(orders: Orders, driver: Driver, watch: Watch, folder: str, name: str) -> None:
+    """Say that the replica is ready, and obey."""
+    calm_collector()
+    answer(Ready())
+    profile = cProfile.Profile() if folder else None
+    pulse = Pulse()
+    try:
+        await _obey(orders, watch, Sampler(driver, watch, pulse), profile)
+    finally:
+        pulse.stop()
+        if profile is not None:
+            profile.disable()
+            profile.dump_stats(Path(folder) / f"{name}.pstats")
 
 
 def _open_journal(host: Host) -> JournalKeeper:
@@ -188,15 +226,6 @@ def _open_journal(host: Host) -> JournalKeeper:
 def _is_whole(hosted: HostedObject, size: int) -> bool:
     status = hosted.status
     return status is not None and status.role is Role.PRIMARY and len(status.members) == size
-
-
-@contextmanager
-def _profiling(host: Host) -> Iterator[cProfile.Profile | None]:
-    profile = cProfile.Profile() if host.profile else None
-    yield profile
-    if profile is not None:
-        profile.disable()
-        profile.dump_stats(Path(host.profile) / f"{host.id}.pstats")
 
 
 async def _obey(

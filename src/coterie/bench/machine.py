@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -41,3 +43,36 @@ def _processor() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+class Others:
+    """How busy other work kept the machine, from when this is made."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._busy = _busy_seconds()
+        self._ours = _our_seconds()
+
+    def busy_cores(self) -> float:
+        """Give how many cores were busy on average with what we and our children did not do.
+
+        Children count once they have ended. 0 where the system does not tell.
+        """
+        took = time.perf_counter() - self._began
+        theirs = (_busy_seconds() - self._busy) - (_our_seconds() - self._ours)
+        return max(theirs / took, 0.0)
+
+
+def _busy_seconds() -> float:
+    """Give the processor time of everybody since the machine started."""
+    try:
+        words = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    except OSError:
+        return 0.0
+    user, nice, system, _idle, _waiting, *interrupts = map(int, words[1:8])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+
+
+def _our_seconds() -> float:
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -57,6 +57,15 @@ class Host(msgspec.Struct, tag=True, kw_only=True):
     profile: str = ""
 
 
+class HostAll(msgspec.Struct, tag=True, kw_only=True):
+    """Become all replicas of an object, in one process; answered by `Ready` when they serve."""
+
+    replicas: int
+    stack: str
+    subject: str
+    profile: str = ""
+
+
 class Load(msgspec.Struct, tag=True):
     """Keep sessions busy with calls through this replica; answered by `Ready` when all are open."""
 
@@ -83,7 +92,7 @@ class Stop(msgspec.Struct, tag=True):
     """Have no more calls made; answered by `Ready` when all are answered."""
 
 
-Order = Echo | Join | Rounds | Host | Load | Fill | Sample | Stop
+Order = Echo | Join | Rounds | Host | HostAll | Load | Fill | Sample | Stop
 
 # ---- answers
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import socket
 
 from coterie.bench.echo import measure_echo, serve_echo
-from coterie.bench.hosting import be_replica
+from coterie.bench.hosting import be_group, be_replica
 from coterie.bench.rowing import be_member
 from coterie.bench.speech import Orders, answer
-from coterie.bench.words import Echo, Host, Join, Listening, Measured
+from coterie.bench.words import Echo, Host, HostAll, Join, Listening, Measured
 from coterie.runtime.garbage import calm_collector
 from coterie.runtime.loop import run
 
@@ -31,6 +31,9 @@ async def work() -> None:
                     return
                 case Host():
                     await be_replica(order, listener, orders)
+                    return
+                case HostAll():
+                    await be_group(order, orders)
                     return
                 case Echo():
                     calm_collector()

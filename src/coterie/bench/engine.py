@@ -1,0 +1,277 @@
+"""`coterie bench engine`: the replication engine with its host and its journal, without clients.
+
+Five parts:
+
+- *in process*: all replicas in one process, frames handed over by function calls;
+- *loopback*: one process for each replica, TCP between them; without a journal, with one that is
+  left to the system, and with one that is synced in every turn. The load comes from inside one
+  replica, the orderer: `packed` is many calls of a session in one entry, `one by one` a call an
+  entry. Replicas are patient with each other: there may be fewer cores than replicas;
+- *transfer*: a replica is killed and comes back with an empty disk while the load goes on, with
+  default settings; how long it learns, and how long anybody waits meanwhile; memory, too;
+- *roll-back*: the host alone;
+- *rounds*: figures 5 and 6 of **objects**, for the five stacks of its figure 4, without journals.
+
+A command counts as committed when it is answered: executed by the host, authoritative under SAFE,
+on record and as safe as the journal's mode says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from statistics import median
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coterie.bench import order
+from coterie.bench.conductor import Yardstick, crew, yardstick
+from coterie.bench.disk import file_system, sync_ms
+from coterie.bench.figures import Figure, Target, rate
+from coterie.bench.machine import Others, describe_machine
+from coterie.bench.order import measure_rounds, profile_place
+from coterie.bench.rollback import RollBack
+from coterie.bench.transfer import measure_transfer
+from coterie.bench.words import Host, HostAll, Load, Stop
+from coterie.stacks import ENGINE_STACKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from coterie.bench.conductor import Worker
+    from coterie.bench.words import Sampled
+
+PARTS = ("in-process", "loopback", "transfer", "roll-back", "rounds")
+JOURNALS = {"off": "", "on": "none", "sync turn": "turn"}
+"""What the table calls them, and the journal's mode of syncing."""
+TARGETS = {
+    ("loopback", "packed", 100, "on"): Target(500_000),
+    ("loopback", "packed", 100, "sync turn"): Target(150_000),
+}
+"""For three replicas."""
+PACK_BYTES_MAX = 256 << 10
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure, and for how long."""
+
+    parts: tuple[str, ...] = PARTS
+    stack: str = "SAFE:DYNSEQ:PVSYNC"
+    replicas: tuple[int, ...] = (3, 5)
+    message_bytes: tuple[int, ...] = (100, 1000)
+    sessions: int = 16
+    calls: int = 500
+    """How many calls of a session are packed into an entry, unless that is too large."""
+    single_calls: int = 64
+    """How many calls of a session are outstanding one by one."""
+    seconds: float = 1.0
+    warm_up: float = 0.4
+    repeats: int = 3
+    state_mb: int = 100
+    rounds: order.Plan = order.Plan(stacks=ENGINE_STACKS, repeats=3)
+
+
+QUICK = Plan(
+    replicas=(3,),
+    seconds=0.4,
+    warm_up=0.2,
+    state_mb=20,
+    rounds=order.Plan(stacks=ENGINE_STACKS, members=(3,), repeats=1),
+)
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was measured in one run."""
+
+    machine: dict[str, str | int]
+    disk: str
+    sync_ms: float
+    """A small write and its fdatasync, on the disk of the journals."""
+    busy_cores: float
+    """How many cores other work kept busy during the run."""
+    plan: Plan
+    echo_ms: float
+    echo_ms_repeats: list[float]
+    figures: list[Figure]
+    rounds: list[order.Result]
+
+
+def loads(plan: Plan, message_bytes: int) -> list[tuple[str, Load]]:
+    """Give the loads for messages of one size, by name."""
+    packed = min(plan.calls, PACK_BYTES_MAX // message_bytes)
+    return [
+        ("packed", Load(plan.sessions, packed, message_bytes, is_packed=True)),
+        ("one by one", Load(plan.sessions, plan.single_calls, message_bytes, is_packed=False)),
+    ]
+
+
+async def measure_load(
+    workers: Sequence[Worker], load: Load, plan: Plan
+) -> tuple[list[float], float]:
+    """Load the first of some replicas; give commands per second, and CPU time of all for each."""
+    first = workers[0]
+    first.tell(load)
+    await first.ready()
+    await asyncio.sleep(plan.warm_up)
+    await _samples(workers)
+    rates: list[float] = []
+    costs: list[float] = []
+    for _ in range(plan.repeats):
+        await asyncio.sleep(plan.seconds)
+        samples = await _samples(workers)
+        calls = max(samples[0].calls, 1)
+        rates.append(samples[0].calls / samples[0].seconds)
+        costs.append(sum(sample.cpu_seconds for sample in samples) / calls * 1e6)
+    first.tell(Stop())
+    await first.ready()
+    return rates, median(costs)
+
+
+async def _samples(workers: Sequence[Worker]) -> list[Sampled]:
+    return list(await asyncio.gather(*(worker.sample() for worker in workers)))
+
+
+async def measure(
+    plan: Plan, progress: Callable[[str], None], *, profile: Path | None = None
+) -> Report:
+    """Do everything in *plan*, saying what is done.
+
+    With *profile*, replicas write cProfile's statistics there; the figures suffer from it.
+    """
+    machine = describe_machine()
+    others = Others()
+    figures: list[Figure] = []
+    rounds: list[order.Result] = []
+
+    def add(figure: Figure) -> None:
+        figures.append(figure)
+        progress(str(figure))
+
+    async with yardstick() as stick:
+        await stick.measure()
+        if "in-process" in plan.parts:
+            await _measure_in_process(plan, stick, add, profile)
+        if "loopback" in plan.parts:
+            await _measure_loopback(plan, stick, add, profile)
+        if "transfer" in plan.parts:
+            for figure in await measure_transfer(plan.stack, plan.state_mb):
+                add(figure)
+        if "roll-back" in plan.parts:
+            _measure_roll_back(plan, add)
+        if "rounds" in plan.parts:
+            rounds = await measure_rounds(
+                plan.rounds, stick, progress, records=False, profile=profile
+            )
+    return Report(
+        machine=machine,
+        disk=file_system(tempfile.gettempdir()),
+        sync_ms=sync_ms(),
+        busy_cores=others.busy_cores(),
+        plan=plan,
+        echo_ms=median(stick.trips_ms),
+        echo_ms_repeats=stick.trips_ms,
+        figures=figures,
+        rounds=rounds,
+    )
+
+
+async def _measure_in_process(
+    plan: Plan, stick: Yardstick, add: Callable[[Figure], None], profile: Path | None
+) -> None:
+    """Measure *plan.stack*, and, with three replicas, what it costs to execute optimistically."""
+    cases = [(plan.stack, size) for size in plan.replicas]
+    if plan.stack.startswith("SAFE:"):
+        cases.append((plan.stack.removeprefix("SAFE:"), plan.replicas[0]))
+    for stack, size in cases:
+        async with crew(1) as started:
+            [worker] = started.workers
+            place = profile_place(profile, "in process", stack, size)
+            worker.tell(HostAll(replicas=size, stack=stack, subject="Box", profile=place))
+            await worker.ready()
+            for message_bytes in plan.message_bytes:
+                for name, load in loads(plan, message_bytes):
+                    echo_ms = await stick.measure()
+                    rates, cpu_us = await measure_load([worker], load, plan)
+                    add(
+                        rate(
+                            section="in process",
+                            what=name if stack == plan.stack else f"{name}, {stack}",
+                            replicas=size,
+                            message_bytes=message_bytes,
+                            rates=rates,
+                            echo_ms=echo_ms,
+                            cpu_us=cpu_us,
+                        )
+                    )
+
+
+async def _measure_loopback(
+    plan: Plan, stick: Yardstick, add: Callable[[Figure], None], profile: Path | None
+) -> None:
+    for size in plan.replicas:
+        for journal, sync in JOURNALS.items():
+            ids = "abcdefghijklmnopqrstuvwxyz"[:size]
+            place = profile_place(profile, "loopback", size, journal)
+            with tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder:
+                async with crew(size) as started:
+                    replicas = dict(zip(ids, started.workers, strict=True))
+                    for id, worker in replicas.items():
+                        worker.tell(
+                            Host(
+                                id=id,
+                                peers={
+                                    peer: replicas[peer].listening.port
+                                    for peer in ids
+                                    if peer != id
+                                },
+                                stack=plan.stack,
+                                subject="Box",
+                                folder=f"{folder}/{id}" if sync else "",
+                                sync=sync,
+                                profile=place,
+                            )
+                        )
+                    for worker in started.workers:
+                        await worker.ready()
+                    for message_bytes in plan.message_bytes:
+                        for name, load in loads(plan, message_bytes):
+                            echo_ms = await stick.measure()
+                            rates, cpu_us = await measure_load(started.workers, load, plan)
+                            target = TARGETS.get(("loopback", name, message_bytes, journal))
+                            add(
+                                rate(
+                                    section="loopback",
+                                    what=name,
+                                    replicas=size,
+                                    message_bytes=message_bytes,
+                                    journal=journal,
+                                    rates=rates,
+                                    echo_ms=echo_ms,
+                                    cpu_us=cpu_us,
+                                    target=target if size == 3 else None,  # noqa: PLR2004
+                                )
+                            )
+
+
+def _measure_roll_back(plan: Plan, add: Callable[[Figure], None]) -> None:
+    entries, message_bytes = 1000, plan.message_bytes[0]
+    for megabytes in (0, plan.state_mb // 10, plan.state_mb):
+        subject = RollBack(megabytes * 1000, 1000)
+        for kept in (0, entries):
+            times = [
+                subject.measure(entries + kept, kept, message_bytes) * 1000
+                for _ in range(plan.repeats + 2)
+            ]
+            what = f"{entries} entries" + (f", {kept} kept" if kept else "")
+            add(
+                Figure(
+                    section="roll-back",
+                    what=f"{what}, {megabytes} MB of state",
+                    message_bytes=message_bytes,
+                    value=median(times),
+                    unit="ms",
+                    repeats=times,
+                )
+            )
