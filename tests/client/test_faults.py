@@ -482,6 +482,36 @@ def test_a_client_that_is_full_makes_its_callers_wait_and_then_refuses_them() ->
     run(story)
 
 
+def test_a_call_that_waits_begins_when_the_one_before_it_is_given_up() -> None:
+    async def story() -> None:
+        fake = FakeReplica()
+        settings = msgspec.structs.replace(QUICK, in_flight_max=1)
+        async with (
+            serving(fake),
+            coterie.connect(Counter, fake.address, settings=settings) as counter,
+        ):
+            fake.on_ask = FakeReplica.ignore
+            hurried = counter.add.options(deadline=0.1)
+            calls = [asyncio.ensure_future(hurried(1)) for _ in range(3)]
+            patient = asyncio.ensure_future(counter.add(1))
+            await asyncio.gather(*calls, return_exceptions=True)
+            fake.on_ask = FakeReplica.answer_updates
+            assert await patient == 2
+
+    run(story)
+
+
+def test_a_deadline_that_has_passed_is_refused() -> None:
+    async def story() -> None:
+        fake = FakeReplica()
+        async with serving(fake), connect(fake) as counter:
+            with pytest.raises(NotDone, match="passed already"):
+                await counter.add.options(deadline=0)(1)
+            assert not fake.updates
+
+    run(story)
+
+
 def test_calls_of_one_moment_travel_in_one_frame() -> None:
     async def story() -> None:
         fake = FakeReplica()

@@ -135,6 +135,8 @@ class Channel(asyncio.Protocol):
         self.welcome: Welcome | None = None
         self.is_primary = False
         """Whether the replica says that it takes updates."""
+        self.is_ready = False
+        """Whether requests can be made here."""
         self.is_suspect = False
         self.reason = "the connection was closed"
         self.unwelcome: NotWelcome | None = None
@@ -159,11 +161,6 @@ class Channel(asyncio.Protocol):
         self._is_closing = False
         self._pulse: asyncio.TimerHandle | None = None
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether requests can be made here."""
-        return self.welcome is not None and not self._is_closing
-
     # ---- the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -180,6 +177,7 @@ class Channel(asyncio.Protocol):
         elif self.welcome is None and not self._is_closing:
             self.reason = "the other end hung up without a word: is this the address for clients?"
         self._is_closing = True
+        self.is_ready = False
         if self._pulse is not None:
             self._pulse.cancel()
         for done in (self.greeted, self.ended):
@@ -198,6 +196,7 @@ class Channel(asyncio.Protocol):
         """End the connection at once."""
         if not self._is_closing:
             self._is_closing = True
+            self.is_ready = False
             self.reason = reason
             self.transport.abort()
 
@@ -207,6 +206,7 @@ class Channel(asyncio.Protocol):
             self._flush()
             self.is_let_go = True
             self._is_closing = True
+            self.is_ready = False
             self.transport.close()
 
     def _start_pulse(self) -> None:
@@ -336,6 +336,7 @@ class Channel(asyncio.Protocol):
         if self.welcome is not None:
             return
         self.welcome = welcome
+        self.is_ready = True
         self.replica = welcome.replica
         self.is_primary = welcome.role == Role.PRIMARY.value
         self._start_pulse()

@@ -27,6 +27,7 @@ from coterie.client.messages import (
 )
 from coterie.client.replicas import Replicas
 from coterie.client.requests import (
+    GRAIN,
     BatchRequest,
     OpenRequest,
     QueryRequest,
@@ -134,7 +135,11 @@ class GroupClient:
 
     def until(self, deadline: float | None) -> float:
         """Give the moment at which a call that begins now must have an outcome."""
-        return self.loop.time() + (self.settings.deadline if deadline is None else deadline)
+        if deadline is None:
+            deadline = self.settings.deadline
+        elif deadline <= 0:
+            raise NotDone("the deadline has passed already")
+        return self.loop.time() + deadline
 
     def session(self) -> Session:
         """Give a further session, which shares the connections."""
@@ -211,6 +216,7 @@ class GroupClient:
             raise NotDone("the client is closed")
         self._live[request] = None
         self._queued[request.session] = None
+        request.check_at = request.deadline
         self._check_by(request.deadline)
 
     def begin(self, request: Request) -> None:
@@ -240,6 +246,11 @@ class GroupClient:
             self._close_window(id)
         return window
 
+    def remove_window(self, window: Window) -> None:
+        """Forget a session that the group has forgotten, unless answers may still come."""
+        if not window.pending:
+            self._windows.pop(window.id, None)
+
     def remove_session(self, session: Session) -> None:
         """Forget a session, and let the group forget it."""
         self._sessions.pop(session, None)
@@ -253,22 +264,17 @@ class GroupClient:
             home.parcel().closes.append(id)
 
     def finished(self, request: Request) -> None:
-        """Forget a request that is over, and let one that waits begin."""
+        """Forget a request that is over, and let those that wait begin."""
         self._live.pop(request, None)
-        if isinstance(request, TokenRequest):
-            self._tokens.pop(request.token, None)
-            has_begun = True
-        else:
-            assert isinstance(request, UpdateRequest | BatchRequest)
-            has_begun = request.window is not None
-            request.session.forget(request)
-            if isinstance(request, UpdateRequest) and request.watched_at:
-                self._unwatch(request)
-        if has_begun:
+        if request.release():
             self._begun -= 1
             self._begun_bytes -= request.size
-            if self._queued and self.has_room:
-                self._pump()
+        if self._queued and self.has_room:
+            self._pump()
+
+    def free(self, token: int) -> None:
+        """Forget a token."""
+        self._tokens.pop(token, None)
 
     def _pump(self) -> None:
         for session in list(self._queued):
@@ -277,12 +283,6 @@ class GroupClient:
                 del self._queued[session]
             if not self.has_room:
                 return
-
-    def _unwatch(self, request: UpdateRequest) -> None:
-        assert request.window is not None
-        for channel in request.watched_at:
-            if channel.is_ready:
-                channel.parcel().unwatches.append((request.window.id, request.number))
 
     # ---- sending
 
@@ -302,12 +302,12 @@ class GroupClient:
             self.replicas.seek()
         else:
             request.attempts += 1
-            request.sent_at = now
             channel.add(request)
-            if isinstance(request, UpdateRequest) and request.majority:
+            if isinstance(request, UpdateRequest) and request.votes is not None:
                 self._watch_elsewhere(request)
-        request.check_at = min(now + request.wait, request.deadline)
-        self._check_by(request.check_at)
+        request.check_at = check_at = min(now + request.wait, request.deadline)
+        if self._timer is None or check_at < self._timer_at:
+            self._check_by(check_at)
 
     def _watch_elsewhere(self, request: UpdateRequest) -> None:
         """Have the other replicas answer, too, so that a majority can be counted."""
@@ -318,7 +318,7 @@ class GroupClient:
     def _watch_at(self, request: UpdateRequest, channel: Channel) -> None:
         if channel is not request.channel and channel not in request.watched_at:
             assert request.window is not None
-            request.watched_at.append(channel)
+            request.watched_at += (channel,)
             channel.parcel().watches.append((request.window.id, request.number))
 
     def try_later(self, request: Request, channel: Channel, reason: str) -> None:
@@ -336,7 +336,7 @@ class GroupClient:
     def follow(self, request: UpdateRequest, channel: Channel, outcome: Done | Failed) -> None:
         """Tell the request when an outcome is settled or rolled back where it was answered."""
         self._unsettled.setdefault(channel, []).append((outcome, request))
-        if not request.majority:
+        if request.votes is None:
             request.deadline = self.loop.time() + self.settings.settle_max
             request.check_at = request.deadline
             self._check_by(request.deadline)
@@ -354,7 +354,7 @@ class GroupClient:
     def _sweep(self) -> None:
         """Do what is due for every request, and find out when something is due next."""
         self._timer = None
-        now = self.loop.time() + 0.001  # loops round to milliseconds
+        now = self.loop.time() + GRAIN
         for request in list(self._live):
             if request.check_at <= now and not request.is_over:
                 self._check(request, now)
@@ -392,7 +392,7 @@ class GroupClient:
             last = request.channel
             if last is None or last.is_suspect or not last.is_ready:
                 self.send(request, channel)
-            elif isinstance(request, UpdateRequest) and request.majority:
+            elif isinstance(request, UpdateRequest) and request.votes is not None:
                 self._watch_at(request, channel)
 
     def on_lost(self, channel: Channel) -> None:

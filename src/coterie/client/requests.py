@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 OVERHEAD_BYTES = 48
 """What a request weighs besides its arguments."""
+GRAIN = 0.001
+"""Loops round their timers; what is due within this many seconds is due now."""
 
 
 class Requester(Protocol):
@@ -45,6 +47,9 @@ class Requester(Protocol):
 
     def finished(self, request: Request) -> None:
         """Forget a request that is over."""
+
+    def free(self, token: int) -> None:
+        """Forget a token."""
 
     def try_later(self, request: Request, channel: Channel, reason: str) -> None:
         """Make a request again after a pause: it was not taken."""
@@ -58,22 +63,19 @@ class Requester(Protocol):
 
 
 class Request:
-    """One thing asked for. `check_at` is when something must be done if no answer has come."""
+    """One thing asked for. What most requests never change has its value in the class."""
 
-    __slots__ = (
-        "attempts",
-        "channel",
-        "check_at",
-        "client",
-        "deadline",
-        "future",
-        "is_over",
-        "reason",
-        "refusals",
-        "sent_at",
-        "size",
-        "wait",
-    )
+    check_at = 0.0
+    """When something must be done if no answer has come."""
+    wait = 0.0
+    """How long to wait for an answer before asking elsewhere; it grows."""
+    channel: Channel | None = None
+    """Where it was sent last."""
+    attempts = 0
+    refusals = 0
+    reason = ""
+    """Why the last attempt came to nothing."""
+    is_over = False
 
     def __init__(
         self, client: Requester, future: asyncio.Future[object], deadline: float, size: int
@@ -82,15 +84,6 @@ class Request:
         self.future = future
         self.deadline = deadline
         self.size = size + OVERHEAD_BYTES
-        self.check_at = deadline
-        self.wait = 0.0
-        """How long to wait for an answer before asking elsewhere; it grows."""
-        self.sent_at = 0.0
-        self.channel: Channel | None = None
-        self.attempts = 0
-        self.refusals = 0
-        self.reason = ""
-        self.is_over = False
 
     def put(self, parcel: Parcel) -> None:
         """Add what is to be sent."""
@@ -104,6 +97,10 @@ class Request:
         """Take the word of a replica that this cannot be asked."""
         error = REFUSALS.get(refusal.kind, NotDone)
         self.end(error=error(refusal.reason))
+
+    def release(self) -> bool:
+        """Let go of the number or token; say whether the request had begun."""
+        raise NotImplementedError
 
     def end(self, value: object = None, error: Exception | None = None) -> None:
         """Give the caller what came of it."""
@@ -131,20 +128,15 @@ class Request:
 class UpdateRequest(Request):
     """One call of an update."""
 
-    __slots__ = (
-        "arguments",
-        "decode",
-        "final",
-        "is_detailed",
-        "is_given",
-        "majority",
-        "method",
-        "number",
-        "session",
-        "votes",
-        "watched_at",
-        "window",
-    )
+    window: Window | None = None
+    number = 0
+    is_given = False
+    """Whether the caller has an optimistic answer already."""
+    final: asyncio.Future[Result[object]] | None = None
+    """Done when that answer is settled, if somebody waits for it."""
+    votes: dict[Viewstamp, set[str]] | None = None
+    """Who answered optimistically, and where it was executed there; if a majority is asked."""
+    watched_at: tuple[Channel, ...] = ()
 
     def __init__(  # noqa: PLR0913, PLR0917 -- made in one place
         self,
@@ -156,23 +148,27 @@ class UpdateRequest(Request):
         arguments: bytes,
         decode: Callable[[bytes], object],
         is_detailed: bool,  # noqa: FBT001
-        majority: bool,  # noqa: FBT001
     ) -> None:
-        super().__init__(client, future, deadline, len(arguments))
+        self.client = client
+        self.future = future
+        self.deadline = deadline
+        self.size = len(arguments) + OVERHEAD_BYTES
         self.session = session
         self.method = method
         self.arguments = msgspec.Raw(arguments)
         self.decode = decode
         self.is_detailed = is_detailed
-        self.majority = majority
-        self.window: Window | None = None
-        self.number = 0
-        self.is_given = False
-        """Whether the caller has an optimistic answer already."""
-        self.final: asyncio.Future[Result[object]] | None = None
-        """Done when that answer is settled, if somebody waits for it."""
-        self.votes: dict[Viewstamp, set[str]] | None = {} if majority else None
-        self.watched_at: list[Channel] = []
+
+    def release(self) -> bool:
+        window = self.window
+        if window is None:
+            return False
+        window.pending.pop(self.number, None)
+        if self.watched_at:
+            for channel in self.watched_at:
+                if channel.is_ready:
+                    channel.parcel().unwatches.append((window.id, self.number))
+        return True
 
     def put(self, parcel: Parcel) -> None:
         window = self.window
@@ -216,17 +212,22 @@ class UpdateRequest(Request):
 
     def end(self, value: object = None, error: Exception | None = None) -> None:
         """Give the caller, or whoever waits for it to settle, what came of it."""
-        final = self.final
-        if final is None and self.is_given and not self.is_over:
-            final = self.final = self.future.get_loop().create_future()
+        if self.is_given and not self.is_over:
+            self._end_final(value, error)
         super().end(value, error)
-        if final is not None and not final.done():
-            if error is None:
-                assert isinstance(value, Result)
-                final.set_result(value)
-            else:
-                final.set_exception(error)
-                final.exception()  # if nobody asks whether it settled, nobody needs to know
+
+    def _end_final(self, value: object, error: Exception | None) -> None:
+        final = self.final
+        if final is None:
+            final = self.final = self.future.get_loop().create_future()
+        if final.done():
+            return
+        if error is None:
+            assert isinstance(value, Result)
+            final.set_result(value)
+        else:
+            final.set_exception(error)
+            final.exception()  # if nobody asks whether it settled, nobody needs to know
 
     # ---- answers that may be rolled back
 
@@ -285,17 +286,8 @@ class UpdateRequest(Request):
 class BatchRequest(Request):
     """Calls of one update with consecutive numbers, which are answered together."""
 
-    __slots__ = (
-        "arguments",
-        "decode",
-        "first",
-        "item_refusals",
-        "left",
-        "method",
-        "results",
-        "session",
-        "window",
-    )
+    window: Window | None = None
+    first = 0
 
     def __init__(  # noqa: PLR0913, PLR0917 -- made in one place
         self,
@@ -315,8 +307,14 @@ class BatchRequest(Request):
         self.results: list[object] = [_MISSING] * len(arguments)
         self.item_refusals: dict[int, int] = {}
         self.left = len(arguments)
-        self.first = 0
-        self.window: Window | None = None
+
+    def release(self) -> bool:
+        if self.window is None:
+            return False
+        pending = self.window.pending
+        for number in range(self.first, self.first + len(self.results)):
+            pending.pop(number, None)
+        return True
 
     def put(self, parcel: Parcel) -> None:
         window = self.window
@@ -387,8 +385,6 @@ class BatchRequest(Request):
 class TokenRequest(Request):
     """A request without a session, known by a token; making it twice does no harm."""
 
-    __slots__ = ("token",)
-
     def __init__(
         self,
         client: Requester,
@@ -399,6 +395,10 @@ class TokenRequest(Request):
     ) -> None:
         super().__init__(client, future, deadline, size)
         self.token = token
+
+    def release(self) -> bool:
+        self.client.free(self.token)
+        return True
 
     def answered(self, channel: Channel, answer: Answer) -> None:
         outcome = answer.outcome
@@ -420,8 +420,6 @@ class TokenRequest(Request):
 class OpenRequest(TokenRequest):
     """Open a session."""
 
-    __slots__ = ()
-
     def put(self, parcel: Parcel) -> None:
         parcel.opens.append(self.token)
 
@@ -434,16 +432,12 @@ class OpenRequest(TokenRequest):
 class ReportRequest(TokenRequest):
     """Ask a replica for a report."""
 
-    __slots__ = ()
-
     def put(self, parcel: Parcel) -> None:
         parcel.reports.append(self.token)
 
 
 class QueryRequest(TokenRequest):
     """One call of a query."""
-
-    __slots__ = ("arguments", "decode", "is_detailed", "level", "method", "not_before")
 
     def __init__(  # noqa: PLR0913, PLR0917 -- made in one place
         self,

@@ -15,14 +15,13 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from coterie.client.errors import NotDone
-from coterie.client.requests import BatchRequest, UpdateRequest
+from coterie.client.requests import GRAIN, BatchRequest, UpdateRequest
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
     from coterie.client.group import GroupClient
-    from coterie.client.requests import Request
 
 MARGIN = 24
 """How far below the window's limit a client stays."""
@@ -82,9 +81,9 @@ class Session:
         client = self._client
         future = client.loop.create_future()
         until = client.until(deadline)
-        request = UpdateRequest(
-            client, future, until, self, method, arguments, decode, is_detailed, majority
-        )
+        request = UpdateRequest(client, future, until, self, method, arguments, decode, is_detailed)
+        if majority:
+            request.votes = {}
         self._enter(request, 1)
         return future
 
@@ -142,7 +141,7 @@ class Session:
         """Let waiting calls begin while there is room."""
         queue = self.queue
         client = self._client
-        now = client.loop.time()
+        now = client.loop.time() + GRAIN
         while queue:
             request = queue[0]
             if request.is_over:
@@ -157,17 +156,6 @@ class Session:
             queue.popleft()
             client.begin(request)
             self._begin(request, window, count)
-
-    def forget(self, request: Request) -> None:
-        """Let go of a request that is over."""
-        if isinstance(request, UpdateRequest):
-            if request.window is not None:
-                request.window.pending.pop(request.number, None)
-        elif isinstance(request, BatchRequest) and request.window is not None:
-            pending = request.window.pending
-            for number in range(request.first, request.first + len(request.results)):
-                if pending.get(number) is request:
-                    del pending[number]
 
     # ---- opening
 
@@ -209,6 +197,7 @@ class Session:
         """The group does not know this window's session: open another."""
         if window is not None and self.window is window:
             self.window = None
+            self._client.remove_window(window)
             self.open()
 
     def close(self) -> None:
