@@ -96,7 +96,7 @@ class FakeReplica:
         self.is_full = False
         self.number = 0
         self.host = ObjectHost(
-            group.definition,
+            group.definitions.get(id, group.definition),
             self.context,
             front=self.desk,
             settings=group.settings,
@@ -152,6 +152,8 @@ class FakeGroup:
         is_ordered: bool = True,
     ) -> None:
         self.definition = definition
+        self.definitions: dict[str, Definition] = {}
+        """Where replicas have different releases of the class."""
         self.settings = settings
         self.is_ordered = is_ordered
         self.optimistic = optimistic

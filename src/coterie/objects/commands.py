@@ -16,6 +16,7 @@ from typing import Annotated
 
 import msgspec
 
+from coterie.kernel.views import ReplicaId
 from coterie.objects.outcomes import Done, Failed
 
 Microseconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
@@ -95,7 +96,17 @@ class Effects(msgspec.Struct, tag=6, frozen=True, array_like=True, gc=False):
     changes: dict[str, msgspec.Raw]
 
 
-Command = OpenSession | CloseSession | Call | Calls | Read | Tick | Effects
+class Announce(msgspec.Struct, tag=8, frozen=True, array_like=True, gc=False):
+    """Say which versions of the class the proposing replica knows."""
+
+    known: tuple[tuple[int, int], ...]
+    """Versions, each with the fingerprint of its class."""
+    members: tuple[ReplicaId, ...]
+    """The replicas of the group: when all know the next version, it begins."""
+    clock: Microseconds
+
+
+Command = OpenSession | CloseSession | Call | Calls | Read | Tick | Effects | Announce
 
 encode_command = msgspec.msgpack.Encoder().encode
 """Give a command as the payload of an entry."""

@@ -18,6 +18,7 @@ import msgspec
 from coterie.objects import encodable
 from coterie.objects.errors import StateNotEncodable, UnknownMethod
 from coterie.objects.methods import Kind, Method, clip
+from coterie.objects.versions import check_successor, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,11 @@ class ReplicatedObject:
     when nobody calls: for what expires.
     """
 
+    version: ClassVar[int] = 1
+    """Which version of the class this is; see `previous`."""
+    previous: ClassVar[type | None] = None
+    """The class of the version before: what this one runs as until all replicas have it. See
+    `coterie.objects.versions`."""
     commuting: ClassVar[bool] = False
     """Whether all updates commute, so that a stack without total order is enough."""
     transactional: ClassVar[bool] = True
@@ -80,16 +86,27 @@ class Definition:
         self,
         cls: type,
         *,
+        name: str | None = None,
         methods: Mapping[str, Method],
         fields: Sequence[Field],
         defaults: Mapping[str, bytes],
         make: Callable[[], object],
         own_state: object,
         on_tick: Method | None,
+        version: int = 1,
+        previous: Definition | None = None,
     ) -> None:
         self.cls = cls
-        self.name = cls.__qualname__
+        self.name = cls.__qualname__ if name is None else name
+        """The same for all versions of a class, whatever earlier ones are called by now."""
+        self.version = version
+        self.previous = previous
+        """The version before, if it is known."""
+        self.own_state = own_state
         self.methods = dict(methods)
+        self.updates = {
+            name: method for name, method in methods.items() if method.kind is Kind.UPDATE
+        }
         self.fields = tuple(fields)
         self.commuting = bool(getattr(cls, "commuting", False))
         self.transactional = bool(getattr(cls, "transactional", True))
@@ -108,6 +125,29 @@ class Definition:
         self._own_decode = (
             encodable.decoder(typing.cast("type[object]", own_state)).decode if own_state else None
         )
+
+        self.fingerprint = fingerprint(self)
+        if previous is not None:
+            check_successor(self, previous)
+
+    # ---- versions
+
+    def versions(self) -> Iterator[Definition]:
+        """Give this version and those before it that are known, the latest first."""
+        definition: Definition | None = self
+        while definition is not None:
+            yield definition
+            definition = definition.previous
+
+    def of_version(self, version: int) -> Definition | None:
+        """Give the definition of a version, this one or one before it, if it is known."""
+        return next((each for each in self.versions() if each.version == version), None)
+
+    @property
+    def oldest(self) -> Definition:
+        """The first version that is known: what a new group begins with."""
+        *_, oldest = self.versions()
+        return oldest
 
     # ---- methods
 

@@ -249,6 +249,35 @@ def attribute_names(type_: object) -> set[str]:
     return names
 
 
+def outline(type_: object) -> str:
+    """Give a text that types share whose values look the same on the way, bounds apart."""
+    plain = strip(type_)
+    if typing.get_origin(plain) is deque:
+        return f"deque[{outline(typing.get_args(plain)[0])}]"
+    return _outline(inspect.type_info(plain), ())
+
+
+def _outline(info: inspect.Type, outer: tuple[object, ...]) -> str:
+    name = type(info).__name__.removesuffix("Type").lower()
+    if isinstance(info, inspect.EnumType):
+        return f"enum{[member.value for member in info.cls]}"
+    if isinstance(info, inspect.LiteralType):
+        return f"literal{sorted(info.values, key=repr)}"
+    if isinstance(info, inspect.CustomType):
+        return info.cls.__qualname__
+    fields = getattr(info, "fields", None)
+    if fields is not None:
+        cls = getattr(info, "cls", None)
+        if cls in outer:
+            return f"{name}^{outer.index(cls)}"
+        inner = (f"{field.name}: {_outline(field.type, (*outer, cls))}" for field in fields)
+        return f"{name}({', '.join(inner)})"
+    parts = [_outline(part, outer) for part in _parts(info)]
+    if isinstance(info, inspect.UnionType):
+        parts.sort()
+    return f"{name}[{', '.join(parts)}]" if parts else name
+
+
 def strip(type_: object) -> object:
     """Take the notes off an `Annotated` type."""
     while typing.get_origin(type_) is Annotated:

@@ -40,6 +40,7 @@ from coterie.kernel.records import Replied, Reply, StateDigest
 from coterie.objects import snapshots
 from coterie.objects.commands import (
     NO_ARGUMENTS,
+    Announce,
     Call,
     Calls,
     CloseSession,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from coterie.kernel.engine import Status
     from coterie.kernel.layers import Context
     from coterie.objects.definition import Definition
+    from coterie.objects.methods import Method
 
 
 TICK = "host tick"
@@ -115,7 +117,11 @@ class ObjectHost:
                 f"{definition.name} needs a stack with total order: if all its updates commute,"
                 " declare commuting = True"
             )
-        self.definition = definition
+        if not is_ordered and definition.previous is not None:
+            raise NotReplicable(
+                f"{definition.name} of version {definition.version} needs a stack with total order:"
+                " without, replicas could not change over from the version before at one place"
+            )
         self.settings = settings
         self.front: Front = NoFront() if front is None else front
         self.engine: Proposer | None = None
@@ -137,6 +143,8 @@ class ObjectHost:
             majority=context.configuration.majority,
             is_ordered=is_ordered,
         )
+        self._versions = tuple((each.version, each.fingerprint) for each in definition.versions())
+        self._has_versions = definition.version > 1
         self._settled = 0
         self._outbox: list[bytes] = []
         self._outbox_requests: list[tuple[int, int, int, int]] = []
@@ -152,6 +160,11 @@ class ObjectHost:
         self._prepare(self._machine)
 
     # ---- where we are
+
+    @property
+    def definition(self) -> Definition:
+        """The class, in the version that the group runs."""
+        return self._machine.definition
 
     @property
     def position(self) -> int:
@@ -230,7 +243,8 @@ class ObjectHost:
     def status(self, status: Status) -> None:
         """Learn that this replica's standing in the group changed."""
         self.standing = status
-        if self.definition.on_tick is not None and not self._context.timer_is_set(TICK):
+        has_work = self._has_versions or self.definition.on_tick is not None
+        if has_work and not self._context.timer_is_set(TICK):
             self._tick_again()
         self.front.status(status)
 
@@ -246,10 +260,11 @@ class ObjectHost:
 
     def restore(self, chunks: Iterable[bytes], position: int) -> None:
         """Take over a whole state; the old one stays until the last chunk is read."""
-        keeps = self.definition.changes_in_place and not self.definition.copies_cheaply
+        latest = self._machine.latest
+        keeps = any(each.changes_in_place and not each.copies_cheaply for each in latest.versions())
         kept: list[bytes] = []
         machine = Machine.from_parts(
-            self.definition,
+            latest,
             self.settings,
             snapshots.read(_also_into(kept, chunks) if keeps else chunks),
             majority=self._context.configuration.majority,
@@ -265,7 +280,7 @@ class ObjectHost:
         self._forget_start()
         self._settled = position
         self._prepare(machine)
-        if keeps and self.definition.transactional:
+        if keeps and machine.definition.transactional:
             self._start = StartingPoint(machine, kept)
         self.front.restored(position)
 
@@ -312,7 +327,7 @@ class ObjectHost:
     def _prepare(self, machine: Machine) -> None:
         """Have a machine that executes first able to undo."""
         machine.failures = self._failures
-        if self.definition.changes_in_place and self.definition.transactional:
+        if machine.needs_undoing:
             machine.rebuild = self._rebuild
 
     def _rebuild(self, position: int) -> object:
@@ -418,7 +433,7 @@ class ObjectHost:
         Raises `UnknownMethod`, `BadArguments` or `CommandTooLarge`, and nothing is proposed. A
         request whose outcome is known here is answered at once.
         """
-        self.definition.method(method, Kind.UPDATE).check(arguments)
+        self._method(method, Kind.UPDATE).check(arguments)
         known = self.outcome_of(session, request)
         if known is not None and known.position <= self._settled:
             self._give([Answer(session, request, known, Standing.AUTHORITATIVE, asked_at)])
@@ -447,7 +462,7 @@ class ObjectHost:
         the answer is one `AllDone` for *first*, otherwise each is answered for itself. Raises as
         `call` does.
         """
-        found = self.definition.method(method, Kind.UPDATE)
+        found = self._method(method, Kind.UPDATE)
         count = found.check_many(arguments)
         raw = arguments if isinstance(arguments, msgspec.Raw) else msgspec.Raw(arguments)
         session_here = self._machine.sessions.table.get(session)
@@ -473,7 +488,7 @@ class ObjectHost:
 
         `dirty` and `weak` are answered at once. Raises as `call` does.
         """
-        self.definition.method(method, Kind.QUERY).check(arguments)
+        self._method(method, Kind.QUERY).check(arguments)
         raw = arguments if isinstance(arguments, msgspec.Raw) else msgspec.Raw(arguments)
         query = Read(token, method, raw, asked_at, self._time())
         if level is Level.CONSISTENT:
@@ -486,7 +501,7 @@ class ObjectHost:
 
     def query(self, level: Level, method: str, *args: object, **kwargs: object) -> object:
         """Execute a query here and now, `dirty` or `weak`; give its answer, or raise its error."""
-        found = self.definition.method(method, Kind.QUERY)
+        found = self._method(method, Kind.QUERY)
         outcome, _ = self._ask(
             level, Read(0, method, msgspec.Raw(found.encode(args, kwargs)), 0, 0)
         )
@@ -523,6 +538,7 @@ class ObjectHost:
 
     def tick(self) -> None:
         """Let time pass for a class that has something to do then."""
+        self._announce()
         now = self._time()
         if self.definition.on_tick is not None and (
             now - self._spoke_at >= self.settings.tick_interval or now < self._spoke_at
@@ -592,7 +608,7 @@ class ObjectHost:
 
     def _propose(
         self,
-        command: OpenSession | CloseSession | Call | Calls | Read | Tick,
+        command: OpenSession | CloseSession | Call | Calls | Read | Tick | Announce,
         session: int,
         request: int,
         asked_at: int,
@@ -601,6 +617,10 @@ class ObjectHost:
         self._check_broken()
         settings = self.settings
         standing = self.standing
+        if self._has_versions and not self._machine.position and not self._outbox:
+            # It could become the group's first entry, which says with which version it begins.
+            self._outbox.append(encode_command(self._announcement()))
+            self._outbox_requests.append((-1, 0, 1, 0))
         if standing is not None and standing.role is Role.MINORITY:
             reason = "this replica's view has no majority: ask another replica, or wait"
         elif len(self._outbox) >= settings.waiting_commands_max:
@@ -632,6 +652,25 @@ class ObjectHost:
         if len(found.outcomes) >= self.settings.window_requests_max:
             return "the session keeps too many results: open another"
         return ""
+
+    def _method(self, name: str, kind: Kind) -> Method:
+        """Give a method of the version that the group runs."""
+        machine = self._machine
+        if name not in machine.definition.methods and name in machine.latest.methods:
+            raise UnknownMethod(
+                f"{machine.latest.methods[name]} comes with a later version of the class, which"
+                " begins when all replicas of the group have it"
+            )
+        return machine.definition.method(name, kind)
+
+    def _announce(self) -> None:
+        """Say which versions of the class are known here, if the group does not know."""
+        known = self._machine.announcements.of(self._context.me.id)
+        if self._has_versions and known != self._versions:
+            self._propose(self._announcement(), -1, 0, 0)
+
+    def _announcement(self) -> Announce:
+        return Announce(self._versions, self._context.configuration.members, self._time())
 
     def _bear_witness(self) -> None:
         """Say what time it is here, if another clock needs a witness and ours is one."""

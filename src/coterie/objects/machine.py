@@ -24,7 +24,7 @@ started anew. (Endless recursion is the same everywhere: it fails like any other
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from zlib import crc32
 
 import msgspec
@@ -33,7 +33,9 @@ from coterie.kernel.engine import Run, Standing
 from coterie.kernel.errors import Refused
 from coterie.kernel.views import NO_VIEW
 from coterie.objects import current
+from coterie.objects.announcements import Announcements
 from coterie.objects.commands import (
+    Announce,
     Call,
     Calls,
     CloseSession,
@@ -71,11 +73,12 @@ from coterie.objects.outcomes import (
 from coterie.objects.packed import execute_calls
 from coterie.objects.sessions import SMALL, SWEEP, Session, Sessions, session_id, weigh
 from coterie.objects.snapshots import FORMAT, FieldPart, Head, SessionPart
+from coterie.objects.versions import upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sized
 
-    from coterie.kernel.views import Member, ViewId
+    from coterie.kernel.views import Member, ReplicaId, ViewId
     from coterie.objects.commands import Command
     from coterie.objects.definition import Definition
     from coterie.objects.methods import Method
@@ -119,11 +122,15 @@ class Machine:
         majority: int,
         is_ordered: bool = True,
     ) -> None:
+        self.latest = definition
+        """The latest version of the class that is known here."""
         self.definition = definition
+        """The version that the group runs; before the first entry, what it would begin with."""
+        self.announcements = Announcements()
         self.settings = settings
         self.seed = seed
         self.is_ordered = is_ordered
-        self.object = definition.make()
+        self.object = self.definition.make()
         self.sessions = Sessions(settings, is_ordered=is_ordered)
         self.time = GroupTime(settings.leap, majority)
         self.position = 0
@@ -145,13 +152,14 @@ class Machine:
         """What went wrong and was survived; the host reports and clears it."""
         self.broken: str | None = None
         self.majority = majority
-        self._updates = {
-            name: method
-            for name, method in definition.methods.items()
-            if method.kind is Kind.UPDATE
-        }
+        self._updates = self.definition.updates
         self._run: Run | None = None
         self._digested = 0
+
+    @property
+    def needs_undoing(self) -> bool:
+        """Whether some version of the class may need the object as it was before an update."""
+        return any(each.changes_in_place and each.transactional for each in self.latest.versions())
 
     # ---- what the running update may ask (`coterie.objects.current`)
 
@@ -218,6 +226,9 @@ class Machine:
                 watched = place.watched if place is not None else None
                 clock = -1
                 assert position == self.position, "entries must follow each other"
+                if not position and self.latest.version > 1:
+                    self._begin_with_first(run.payloads[0])
+                    state, updates = vars(self.object), self._updates
                 self._run = run
                 for payload in run.payloads:
                     position += 1
@@ -239,6 +250,8 @@ class Machine:
                     if type(command) is not Call:
                         self._control(command, run, place if is_mine else None, known_failures)
                         state = vars(self.object)
+                        updates = self._updates
+                        keeps_fields = self.definition.transactional
                         continue
 
                     # Who asks, and have they asked before?
@@ -402,6 +415,8 @@ class Machine:
                 self._tick(run, known_failures)
             case Effects():
                 self._take_over(command)
+            case Announce():
+                self._learn_versions(command, run.origin.id)
             case _:
                 raise AssertionError(command)
 
@@ -412,6 +427,81 @@ class Machine:
             # Whoever executed the call has another class, or another version of it.
             self.broken = f"the effects at {self.position} cannot be applied: {error!r}"
             raise ReplicaBroken(self.broken) from error
+
+    # ---- versions of the class
+
+    def _begin_with_first(self, payload: bytes) -> None:
+        try:
+            is_announcement = isinstance(decode_command(payload), Announce)
+        except (msgspec.DecodeError, RecursionError):
+            is_announcement = False
+        if not is_announcement and self.is_ordered:
+            self._begin_with(1)
+
+    def _learn_versions(self, announce: Announce, replica: ReplicaId) -> None:
+        """Take what a replica announced, and change over if it was the last."""
+        if self.position == 1:
+            self._begin_with(max(announce.known, default=(1, 0))[0])
+        announcements = self.announcements
+        announcements.take(replica, announce.known, announce.members)
+        present = self.definition
+        if not announcements.knows(replica, present.version, present.fingerprint):
+            self.note(
+                f"the group runs version {present.version} of {present.name}, and {replica} has"
+                " another class of that version, or none: stop it"
+            )
+        while True:
+            version = self.definition.version + 1
+            fingerprints = announcements.fingerprints(version, announce.members)
+            if len(fingerprints) > 1:
+                self.note(f"replicas have different classes as version {version} of {present.name}")
+            if len(fingerprints) != 1 or not self._change_over(version, *fingerprints):
+                return
+
+    def _begin_with(self, version: int) -> None:
+        """Have the group begin with a version: the latest of whoever spoke first.
+
+        A replica whose class has versions announces them before it says anything else, so a group
+        whose history begins with something else is one of version 1.
+        """
+        definition = self.latest.of_version(version)
+        if definition is None:
+            self._break(
+                f"the group began with version {version} of {self.latest.name}, which is not known"
+                " here: start this replica with a release that has it"
+            )
+        self._run_as(definition, definition.make())
+
+    def _change_over(self, version: int, fingerprint: int) -> bool:
+        """Go on as the next version of the class; say whether that worked."""
+        later = self.latest.of_version(version)
+        if later is None or later.fingerprint != fingerprint:
+            self._break(
+                f"the group runs version {version} of {self.latest.name} from {self.position} on,"
+                " which is not known here: start this replica with a release that has it"
+            )
+        try:
+            made = upgrade(later, self.definition, self.object)
+            later.check(made)
+        except MemoryError as error:
+            self._break(f"the upgrade to version {version} ended in {error!r}")
+        except Exception as error:  # noqa: BLE001 -- the same on every replica
+            self.note(
+                f"the upgrade of {later.name} to version {version} at {self.position} failed, and"
+                f" the group goes on with version {self.definition.version}: {error!r}"
+            )
+            return False
+        self._run_as(later, made)
+        return True
+
+    def _run_as(self, definition: Definition, replicated: object) -> None:
+        self.definition = definition
+        self.object = replicated
+        self._updates = definition.updates
+
+    def _break(self, reason: str) -> NoReturn:
+        self.broken = reason
+        raise ReplicaBroken(reason)
 
     def _tick(self, run: Run, known_failures: Failures | None) -> None:
         method = self.definition.on_tick
@@ -458,6 +548,9 @@ class Machine:
         rest = (self.position, self.results, len(sessions), sessions.bytes, sessions.evicted)
         if self.is_ordered:
             hashed.update(encode((rest, self.time.value, self.time.to_clocks())))
+        announced = self.announcements.to_list()
+        if announced:
+            hashed.update(encode((self.definition.version, announced)))
         self._digested = len(data)
         return hashed.digest()
 
@@ -496,6 +589,9 @@ class Machine:
             self.sessions.evicted,
             self.time.value,
             self.time.to_clocks(),
+            self.definition.version,
+            self.definition.fingerprint,
+            self.announcements.to_list(),
         )
         for session in self.sessions.in_order():
             outcomes = [
@@ -537,8 +633,10 @@ class Machine:
         machine.weight = head.weight
         machine.sessions.evicted = head.evicted
         machine.time = GroupTime.from_clocks(settings.leap, majority, head.time, head.clocks)
+        present = _present(definition, head)
+        machine.announcements = Announcements(head.announced)
         try:
-            machine.object = definition.assemble(machine._take_sessions(parts))
+            machine._run_as(present, present.assemble(machine._take_sessions(parts)))
         except (msgspec.DecodeError, TypeError, ValueError, StateNotEncodable) as error:
             raise BadSnapshot(f"a state of {definition.name} cannot be read: {error}") from error
         return machine
@@ -557,13 +655,14 @@ class Machine:
     def copy(self) -> Machine:
         """Give an equal machine that shares nothing that can change."""
         twin = Machine(
-            self.definition,
+            self.latest,
             self.settings,
             seed=self.seed,
             majority=self.majority,
             is_ordered=self.is_ordered,
         )
-        twin.object = self.definition.copy(self.object)
+        twin._run_as(self.definition, self.definition.copy(self.object))
+        twin.announcements = self.announcements.copy()
         twin.sessions = self.sessions.copy()
         twin.time = self.time.copy()
         twin.position = self.position
@@ -583,6 +682,28 @@ class Machine:
         """Remember something that should not have happened."""
         if len(self.faults) < FAULTS_MAX:
             self.faults.append(fault)
+
+
+def _present(latest: Definition, head: Head) -> Definition:
+    """Give the version of the class that a state is of."""
+    present = latest.of_version(head.version)
+    if present is None:
+        known = ", ".join(str(each.version) for each in latest.versions())
+        if head.version > latest.version:
+            advice = "start this replica with a release that has it"
+        else:
+            advice = f"keep the class of version {head.version} as previous, until all have changed"
+        raise BadSnapshot(
+            f"a state is of version {head.version} of {latest.name}, and here is only {known}:"
+            f" {advice}"
+        )
+    if head.fingerprint not in {0, present.fingerprint}:
+        raise BadSnapshot(
+            f"a state is of another class than {latest.name} of version {present.version} here,"
+            f" whose methods or fields differ: give the changed class version ="
+            f" {present.version + 1} and keep the old one as previous"
+        )
+    return present
 
 
 class _Known(Exception):

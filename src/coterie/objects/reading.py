@@ -48,6 +48,7 @@ from coterie.objects.differences import recognised_differences
 from coterie.objects.errors import NotReplicable, StateNotEncodable
 from coterie.objects.generics import bindings, fill
 from coterie.objects.methods import MARK, NO_DEFAULT, Argument, Kind, Method, clip, fresh_copy
+from coterie.objects.versions import own_upgrade, previous_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,6 +60,11 @@ def define(cls: type, make: Callable[[], object] | None = None) -> Definition:
     *make* makes the object in its initial state, the same on every replica; without it the class
     is called without arguments.
     """
+    return _define(cls, make, None)
+
+
+def _define(cls: type, make: Callable[[], object] | None, name: str | None) -> Definition:
+    """Read a class; *name* is what its latest version is called, if this is an earlier one."""
     if not isinstance(cls, type):
         raise NotReplicable(f"{cls!r} is not a class: pass the class, not an object of it")
     made = _make_one(cls, make)
@@ -69,9 +75,14 @@ def define(cls: type, make: Callable[[], object] | None = None) -> Definition:
     fields, defaults = ([], {}) if own_state else _fields(cls, made)
     _check_code(cls, methods, fields, own_state=own_state is not None)
     on_tick = _on_tick(cls)
+    previous = previous_of(cls)
+    name = cls.__qualname__ if name is None else name
     _prove_clean(cls, [*methods.values(), *([on_tick] if on_tick else [])], fields)
     definition = Definition(
         cls,
+        name=name,
+        version=version_of(cls, {field.name for field in fields}),
+        previous=_define(previous, None, name) if previous is not None else None,
         methods=methods,
         fields=fields,
         defaults=defaults,
@@ -272,6 +283,9 @@ def _check_code(
             _check_update(cls, str(method), function, sets, arguments)
             if not own_state:
                 _check_declared(cls, str(method), function, names)
+    carrying = own_upgrade(cls) if previous_of(cls) is not None else None
+    if carrying is not None:
+        _check_update(cls, f"{cls.__qualname__}.upgrade", carrying, sets, set())
     tick = _plain(cls, "on_tick")
     if tick is not None:
         where = f"{cls.__qualname__}.on_tick"

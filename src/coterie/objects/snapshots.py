@@ -49,6 +49,12 @@ class Head(msgspec.Struct, tag=1, frozen=True, array_like=True):
     evicted: int
     time: int
     clocks: list[tuple[ReplicaId, int, int, int]]
+    version: int = 1
+    """Of the class: which one the object is of."""
+    fingerprint: int = 0
+    """Of that class; 0 is unknown."""
+    announced: list[tuple[ReplicaId, tuple[tuple[int, int], ...]]] = []
+    """Which versions the replicas know; see `coterie.objects.announcements`."""
 
 
 class SessionPart(msgspec.Struct, tag=2, frozen=True, array_like=True):

@@ -22,7 +22,7 @@ class StartingPoint:
     def __init__(self, machine: Machine, chunks: Sequence[bytes] | None = None) -> None:
         self._machine: Machine | None = None
         self._chunks: Sequence[bytes] = ()
-        self._definition = machine.definition
+        self._latest = machine.latest
         self._settings = machine.settings
         self._majority = machine.majority
         self._is_ordered = machine.is_ordered
@@ -41,7 +41,7 @@ class StartingPoint:
         if self._machine is not None:
             return self._machine.copy()
         return Machine.from_parts(
-            self._definition,
+            self._latest,
             self._settings,
             snapshots.read(self._chunks),
             majority=self._majority,

@@ -50,8 +50,7 @@ class Dictionary(Generic[V]):
 
     items: dict[str, Item[V]] = {}  # noqa: RUF012 -- each object has its own copy
     agenda: list[tuple[int, str]] = []  # noqa: RUF012
-    version: int = 0
-    """The last one given out."""
+    last_version: int = 0
     weight: int = 0
 
     @update
@@ -161,13 +160,13 @@ class Dictionary(Generic[V]):
     def _store(self, key: str, value: V, weight: int, expires_in: float | None) -> int:
         old = self.items.get(key)
         expires = None if expires_in is None else now() + microseconds(expires_in)
-        self.version += 1
+        self.last_version += 1
         self.weight += weight - (old.weight if old is not None else 0)
-        self.items[key] = Item(value, self.version, expires, weight)
+        self.items[key] = Item(value, self.last_version, expires, weight)
         if expires is not None:
             expiry.enter(self.agenda, expires, key)
             expiry.sweep(self.agenda, len(self.items), self._is_due)
-        return self.version
+        return self.last_version
 
     def _remove(self, key: str) -> None:
         self.weight -= self.items.pop(key).weight
