@@ -13,6 +13,7 @@ from coterie.runtime.hello import (
     Greeting,
     GreetingReader,
     Hello,
+    Proof,
     encode_greeting,
 )
 
@@ -41,7 +42,10 @@ def test_a_greeting_arrives_whatever_the_pieces(greeting: Greeting) -> None:
 def test_the_format_is_the_documented_one() -> None:
     """Golden bytes: a change needs a new wire version."""
     frame = encode_greeting(GREETINGS[0])
-    assert frame[12:] == b"\x94\xa1a\x01\xc0\x91\x93\xa0\x01\x91\x94\x01\xa7cluster\xa1b\xc2"
+    assert (
+        frame[12:]
+        == b"\x94\xa1a\x01\xc0\x91\x93\xa0\x01\x91\x96\x01\xa7cluster\xa1b\xc2\xc4\x00\xc4\x00"
+    )
 
 
 @given(st.binary(max_size=80))
@@ -52,7 +56,7 @@ def test_a_frame_with_anything_in_it_is_no_hello_but_no_exception_either(message
     except FrameError as error:
         assert error.kind in {"hello", "body"}  # noqa: PT017 -- most examples, not all
     else:
-        assert complete is None or isinstance(complete[0].says, Hello | Farewell)
+        assert complete is None or isinstance(complete[0].says, Hello | Farewell | Proof)
 
 
 @given(st.binary(max_size=200))

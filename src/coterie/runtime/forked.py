@@ -53,12 +53,15 @@ class ForkedChunks(Chunks):
         self._buffer = bytearray()
         self._ready: list[bytes] = []
         self._is_over = False
+        self._has_failed = False
 
     def poll(self) -> bytes | None:
         if not self._ready and not self._is_over:
             self._read()
         if self._ready:
             return self._ready.pop(0)
+        if self._has_failed:
+            raise EncoderFailed("the process that encoded the state ended before it was done")
         if self._is_over:
             raise StopIteration
         return None
@@ -94,8 +97,9 @@ class ForkedChunks(Chunks):
             except BlockingIOError:
                 return
             if not data:
+                self._has_failed = True
                 self.close()
-                raise EncoderFailed("the process that encoded the state ended before it was done")
+                return
             buffer += data
             if self._split():
                 self.close()

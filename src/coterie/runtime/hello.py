@@ -7,6 +7,8 @@ envelope is addressed to the group of no name. The frame says which life of whic
 - `Hello` says for which cluster and which peer the connection is meant. A connection that reached
   somebody else (an address mixed up, a port taken over by another deployment) is closed.
 - A hello that *knocks* asks the peer to dial us: see `coterie.runtime.transport`.
+- Where a secret is needed (`coterie.runtime.security`), a hello carries a nonce, the listener's
+  hello its proof as well, and the dialler adds `Proof` as a second greeting.
 - `Farewell` answers a hello that is not accepted, with the reason, so that it stands in the logs
   of both sides.
 """
@@ -31,6 +33,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
     cluster: str
     to: ReplicaId
     knocks: bool = False
+    nonce: bytes = b""
+    proof: bytes = b""
 
 
 class Farewell(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
@@ -39,16 +43,24 @@ class Farewell(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
     reason: str
 
 
+class Proof(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
+    """The dialler knows the secret, too."""
+
+    proof: bytes
+
+
 class Greeting(NamedTuple):
     """A greeting, and which life of which process sent it."""
 
     process: ReplicaId
     incarnation: int
-    says: Hello | Farewell
+    says: Hello | Farewell | Proof
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Hello | Farewell] = msgspec.msgpack.Decoder(Hello | Farewell)
+_decoder: msgspec.msgpack.Decoder[Hello | Farewell | Proof] = msgspec.msgpack.Decoder(
+    Hello | Farewell | Proof
+)
 
 
 def encode_greeting(greeting: Greeting) -> bytes:
@@ -59,7 +71,7 @@ def encode_greeting(greeting: Greeting) -> bytes:
 
 
 class GreetingReader:
-    """Takes the bytes of a new connection until the greeting is complete."""
+    """Takes the bytes of a new connection until a greeting is complete."""
 
     __slots__ = ("_buffer",)
 
@@ -79,7 +91,9 @@ class GreetingReader:
         if len(buffer) < end:
             return None
         frame = decode_frame(bytes(buffer[:end]), frame_bytes_max=GREETING_BYTES_MAX)
-        return _greeting_of(frame), bytes(buffer[end:])
+        rest = bytes(buffer[end:])
+        buffer.clear()
+        return _greeting_of(frame), rest
 
 
 def _greeting_of(frame: Frame) -> Greeting:

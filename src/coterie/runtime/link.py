@@ -8,16 +8,26 @@ connection brings is reported to the transport, which decides.
 from __future__ import annotations
 
 import asyncio
+import enum
 import socket
 from typing import TYPE_CHECKING, cast
 
 from coterie.kernel.errors import FrameError
 from coterie.kernel.wire import FrameReader
 from coterie.runtime.address import Address
-from coterie.runtime.hello import Farewell, Greeting, GreetingReader, Hello, encode_greeting
+from coterie.runtime.hello import (
+    Farewell,
+    Greeting,
+    GreetingReader,
+    Hello,
+    Proof,
+    encode_greeting,
+)
+from coterie.runtime.security import make_nonce
 
 if TYPE_CHECKING:
     from coterie.kernel.views import ReplicaId
+    from coterie.runtime.security import Meeting
     from coterie.runtime.transport import TcpTransport
 
 
@@ -55,6 +65,14 @@ class Link:
         """What this turn has sent and the next flush will write."""
 
 
+class Next(enum.Enum):
+    """What may follow a greeting."""
+
+    NOTHING = "nothing: the connection is over"
+    GREETING = "another greeting"
+    FRAMES = "frames"
+
+
 class Connection(asyncio.Protocol):
     """One TCP connection, from its greeting to its end."""
 
@@ -64,6 +82,10 @@ class Connection(asyncio.Protocol):
         self.link = link
         """The peer at the other end; for an accepted connection known after its hello."""
         self.knocks = knocks
+        self.nonce = b""
+        """Ours, where a secret has to be shown."""
+        self.unproven: tuple[Greeting, Meeting] | None = None
+        """The hello of a dialler that has not shown yet that it knows the secret."""
         self.read_at = 0.0
         self.settled: asyncio.Future[None] = owner.loop.create_future()
         """Done when the connection is the link to its peer, or never will be."""
@@ -93,29 +115,20 @@ class Connection(asyncio.Protocol):
         if self.link is None:
             owner.on_accepted(self)
         else:
-            self.greet(Hello(owner.cluster, self.link.peer, self.knocks))
+            if owner.security.secret is not None:
+                self.nonce = make_nonce()
+            self.greet(Hello(owner.cluster, self.link.peer, self.knocks, self.nonce))
 
     def data_received(self, data: bytes) -> None:
         owner = self._owner
         self.read_at = owner.loop.time()
         if self._reader is None:
-            try:
-                complete = self._greeting.feed(data)
-            except FrameError as error:
-                owner.on_bad_frame(self, error)
-                self.transport.abort()
-                return
-            if complete is None:
-                return
-            greeting, data = complete
-            self._forget_deadline()
-            if not owner.on_greeting(self, greeting):
-                return
-            self._reader = FrameReader(frame_bytes_max=owner.frame_bytes_max)
-            if not data:
-                return
+            data = self._read_greetings(data)
+        reader = self._reader
+        if reader is None or not data:
+            return
         try:
-            for item in self._reader.feed(data):
+            for item in reader.feed(data):
                 if isinstance(item, FrameError):
                     owner.on_bad_frame(self, item)
                 else:
@@ -125,6 +138,30 @@ class Connection(asyncio.Protocol):
             owner.on_bad_frame(self, error)
             owner.abort(self)
 
+    def _read_greetings(self, data: bytes) -> bytes:
+        """Take greetings until frames may follow; give what comes after them."""
+        owner = self._owner
+        while True:
+            try:
+                complete = self._greeting.feed(data)
+            except FrameError as error:
+                owner.on_bad_frame(self, error)
+                self.transport.abort()
+                return b""
+            if complete is None:
+                return b""
+            greeting, data = complete
+            match owner.on_greeting(self, greeting):
+                case Next.NOTHING:
+                    self._forget_deadline()
+                    return b""
+                case Next.FRAMES:
+                    self._forget_deadline()
+                    self._reader = FrameReader(frame_bytes_max=owner.frame_bytes_max)
+                    return data
+                case Next.GREETING:
+                    pass
+
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._forget_deadline()
@@ -132,7 +169,7 @@ class Connection(asyncio.Protocol):
         self.settle()
         self._owner.on_lost(self)
 
-    def greet(self, says: Hello | Farewell) -> None:
+    def greet(self, says: Hello | Farewell | Proof) -> None:
         """Send our greeting."""
         owner = self._owner
         self.transport.write(encode_greeting(Greeting(owner.id, owner.incarnation, says)))

@@ -21,6 +21,7 @@ from coterie.kernel.views import Configuration
 from coterie.runtime.driver import Driver, TurnFailed
 from coterie.runtime.member import Member
 from coterie.runtime.recorder import NoRecorder
+from coterie.runtime.security import OPEN, Security
 from coterie.runtime.settings import DEFAULT_TRANSPORT_SETTINGS, TransportSettings
 from coterie.runtime.transport import TcpTransport
 from coterie.stacks import build
@@ -58,6 +59,7 @@ class LiveProcess:
         recorder: Recorder | None = None,
         settings: Settings = DEFAULT_SETTINGS,
         transport_settings: TransportSettings = DEFAULT_TRANSPORT_SETTINGS,
+        security: Security = OPEN,
     ) -> None:
         _check(settings)
         self.id = id
@@ -77,6 +79,7 @@ class LiveProcess:
             receiver=self.driver,
             frame_bytes_max=settings.frame_bytes_max,
             settings=transport_settings,
+            security=security,
         )
         self._tasks = asyncio.TaskGroup()
         self._failure: asyncio.Task[None] | None = None

@@ -28,13 +28,14 @@ import asyncio
 import errno
 import socket
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coterie.kernel.errors import CoterieError, FrameError
 from coterie.runtime.address import Address
 from coterie.runtime.events import Events
-from coterie.runtime.hello import Farewell, Greeting, Hello
-from coterie.runtime.link import Connection, Link
+from coterie.runtime.hello import Farewell, Greeting, Hello, Proof
+from coterie.runtime.link import Connection, Link, Next
+from coterie.runtime.security import NONCE_BYTES, OPEN, Meeting, Security, make_nonce
 from coterie.runtime.settings import DEFAULT_TRANSPORT_SETTINGS, TransportSettings
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ class TcpTransport:
         receiver: Receiver,
         frame_bytes_max: int,
         settings: TransportSettings = DEFAULT_TRANSPORT_SETTINGS,
+        security: Security = OPEN,
     ) -> None:
+        self.security = security
         self.id = id
         self.incarnation = incarnation
         self.cluster = cluster
@@ -131,12 +134,16 @@ class TcpTransport:
         def accept() -> Connection:
             return Connection(self)
 
+        options: dict[str, Any] = {}
+        if self.security.tls is not None:
+            options["ssl"] = self.security.tls.server
+            options["ssl_handshake_timeout"] = self.settings.hello_timeout / 1e6
         try:
             if isinstance(self._listen, socket.socket):
-                self._server = await self.loop.create_server(accept, sock=self._listen)
+                self._server = await self.loop.create_server(accept, sock=self._listen, **options)
             else:
                 host, port = self._listen
-                self._server = await self.loop.create_server(accept, host, port)
+                self._server = await self.loop.create_server(accept, host, port, **options)
         except OSError as error:
             raise ListenError(f"cannot listen at {self._listen}: {_why(error)}") from error
 
@@ -189,41 +196,101 @@ class TcpTransport:
             self._events.warn("too many strangers", counter="transport.strangers_turned_away")
             connection.transport.abort()
 
-    def on_greeting(self, connection: Connection, greeting: Greeting) -> bool:
-        """Take the greeting of the other end; say whether frames may follow on the connection."""
-        if isinstance(greeting.says, Farewell):
-            self._events.warn(
-                "sent away",
-                counter="transport.hellos_rejected_by_peer",
-                address=connection.address,
-                reason=greeting.says.reason,
-            )
-            connection.transport.close()
-            return False
+    def on_greeting(self, connection: Connection, greeting: Greeting) -> Next:
+        """Take a greeting of the other end; say what may follow it."""
+        match greeting.says:
+            case Farewell(reason=reason):
+                self._events.warn(
+                    "sent away",
+                    counter="transport.hellos_rejected_by_peer",
+                    address=connection.address,
+                    reason=reason,
+                )
+                connection.transport.close()
+                return Next.NOTHING
+            case Proof(proof=proof):
+                return self._on_proof(connection, proof)
+            case Hello() as hello:
+                problem = self._problem_with(connection, greeting, hello)
+                if problem:
+                    return self._reject(connection, problem)
+                if connection.link is None:
+                    return self._on_dialler(connection, greeting, hello)
+                return self._on_listener(connection, greeting, hello)
+
+    def _on_dialler(self, connection: Connection, greeting: Greeting, hello: Hello) -> Next:
+        """Answer somebody who dialled us; where a secret is needed, they have to show it next."""
+        secret = self.security.secret
+        if secret is None:
+            connection.greet(Hello(self.cluster, greeting.process))
+            return self._welcome(connection, greeting, hello)
+        if connection.unproven is not None or len(hello.nonce) != NONCE_BYTES:
+            return self._reject(connection, "this cluster asks for a secret: give the process one")
+        connection.nonce = make_nonce()
+        meeting = Meeting(
+            self.cluster,
+            (greeting.process, greeting.incarnation, hello.nonce),
+            (self.id, self.incarnation, connection.nonce),
+        )
+        connection.unproven = (greeting, meeting)
+        proof = meeting.proof(secret, by_dialler=False)
+        connection.greet(Hello(self.cluster, greeting.process, nonce=connection.nonce, proof=proof))
+        return Next.GREETING
+
+    def _on_proof(self, connection: Connection, proof: bytes) -> Next:
+        """The dialler shows that it knows the secret."""
+        secret, unproven = self.security.secret, connection.unproven
+        if secret is None or unproven is None:
+            return self._reject(connection, "a proof of a secret that nobody asked for")
+        greeting, meeting = unproven
+        if not meeting.is_proof(secret, proof, by_dialler=True):
+            return self._reject(connection, f"process {greeting.process!r} has another secret")
+        assert isinstance(greeting.says, Hello)
+        # Meanwhile another connection may have brought a later life.
         problem = self._problem_with(connection, greeting, greeting.says)
         if problem:
-            self._events.warn(
-                "hello rejected",
-                counter="transport.hellos_rejected",
-                address=connection.address,
-                reason=problem,
+            return self._reject(connection, problem)
+        return self._welcome(connection, greeting, greeting.says)
+
+    def _on_listener(self, connection: Connection, greeting: Greeting, hello: Hello) -> Next:
+        """Hear the answer of somebody we dialled."""
+        secret = self.security.secret
+        if secret is not None:
+            meeting = Meeting(
+                self.cluster,
+                (self.id, self.incarnation, connection.nonce),
+                (greeting.process, greeting.incarnation, hello.nonce),
             )
-            if connection.link is None:
-                connection.greet(Farewell(problem))
-            connection.transport.close()
-            return False
+            if not meeting.is_proof(secret, hello.proof, by_dialler=False):
+                return self._reject(
+                    connection, f"process {greeting.process!r} does not know the secret"
+                )
+            connection.greet(Proof(meeting.proof(secret, by_dialler=True)))
+        return self._welcome(connection, greeting, hello)
+
+    def _reject(self, connection: Connection, problem: str) -> Next:
+        self._events.warn(
+            "hello rejected",
+            counter="transport.hellos_rejected",
+            address=connection.address,
+            reason=problem,
+        )
+        if connection.link is None:
+            connection.greet(Farewell(problem))
+        connection.transport.close()
+        return Next.NOTHING
+
+    def _welcome(self, connection: Connection, greeting: Greeting, hello: Hello) -> Next:
+        """Both ends are who they should be: use the connection, or note that somebody knocked."""
         link = self.links[greeting.process]
-        if connection.knocks or greeting.says.knocks:
+        if connection.knocks or hello.knocks:
             if connection.link is None:
-                connection.greet(Hello(self.cluster, link.peer))
                 self._on_knock(link, greeting.incarnation)
             connection.transport.close()
-            return False
-        if connection.link is None:
-            connection.link = link
-            connection.greet(Hello(self.cluster, link.peer))
+            return Next.NOTHING
+        connection.link = link
         self._adopt(link, connection, greeting.incarnation)
-        return True
+        return Next.FRAMES
 
     def _problem_with(self, connection: Connection, greeting: Greeting, hello: Hello) -> str:
         """Say why a hello cannot be accepted, or nothing."""
@@ -368,9 +435,10 @@ class TcpTransport:
 
         self._events.count("transport.knocks" if knocks else "transport.dials")
         host, port = link.address
+        tls = None if self.security.tls is None else self.security.tls.client
         try:
             async with asyncio.timeout(self.settings.connect_timeout / 1e6):
-                _, connection = await self.loop.create_connection(make, host, port)
+                _, connection = await self.loop.create_connection(make, host, port, ssl=tls)
         except ConnectionRefusedError:
             self._events.count("transport.dials_refused")
             if link.was_up and link.connection is None:
