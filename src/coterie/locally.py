@@ -238,6 +238,14 @@ class LocalGroup:
         """Ask a primary, and another one when there is no answer; the request stays the same."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting[session, number] = future
+
+        def attempt(host: ObjectHost) -> None:
+            try:
+                ask(host, number)
+            except Refused as error:  # the replica's class may be another version than ours
+                if not future.done():
+                    future.set_exception(error)
+
         try:
             async with asyncio.timeout(deadline):
                 while True:
@@ -246,7 +254,7 @@ class LocalGroup:
                         self.changed.clear()
                         await self.changed.wait()
                         continue
-                    replica.ask(lambda host: ask(host, number))
+                    replica.ask(attempt)
                     await asyncio.wait([future], timeout=_RETRY_EVERY)
                     if future.done():
                         return future.result()

@@ -1,0 +1,97 @@
+"""A rolling upgrade through real stacks: replicas are killed and come back with a later class."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import coterie
+from coterie.kernel.engine import Role
+from coterie.objects import UnknownMethod, define
+
+if TYPE_CHECKING:
+    from coterie import LocalObject
+
+
+class CounterOfVersion1:
+    value: int = 0
+
+    @coterie.update
+    def add(self, amount: int) -> int:
+        self.value += amount
+        return self.value
+
+
+class Counter:
+    version = 2
+    previous = CounterOfVersion1
+    amounts: list[int] = []  # noqa: RUF012
+
+    def upgrade(self, old: CounterOfVersion1) -> None:
+        self.amounts = [old.value]
+
+    @coterie.update
+    def add(self, amount: int) -> int:
+        self.amounts.append(amount)
+        return sum(self.amounts)
+
+    @coterie.update
+    def compact(self) -> int:
+        """Give how many amounts there were."""
+        count = len(self.amounts)
+        self.amounts = [sum(self.amounts)]
+        return count
+
+
+CounterOfVersion1.__qualname__ = "Counter"
+
+
+async def until_all_are_primary(counter: LocalObject) -> None:
+    group = counter.group
+    async with asyncio.timeout(20):
+        while len(group.roles()) < 3 or set(group.roles()) != {Role.PRIMARY}:
+            group.changed.clear()
+            await group.changed.wait()
+
+
+@pytest.mark.slow  # suspicion, exclusion and return take wall time
+@pytest.mark.parametrize("stack", ["SAFE:DYNSEQ:PVSYNC", "DYNSEQ:PVSYNC"])
+def test_an_upgrade_while_clients_call(stack: str) -> None:
+    async def story() -> None:
+        async with coterie.local(CounterOfVersion1, stack=stack) as counter:
+            group = counter.group
+            group.definition = define(Counter)
+            expected = 0
+            for id in group.configuration.members:
+                with pytest.raises(UnknownMethod, match=r"Counter\.compact|no method 'compact'"):
+                    await counter.compact()
+                calls = [asyncio.ensure_future(counter.add(1, deadline=15)) for _ in range(20)]
+                group.kill(id)
+                await asyncio.gather(*calls)
+                expected += 20
+                group.start(id)
+                await until_all_are_primary(counter)
+                assert await counter.add(1, deadline=15) == expected + 1
+                expected += 1
+            async with asyncio.timeout(20):
+                while True:
+                    try:
+                        await counter.compact()
+                        break
+                    except UnknownMethod:  # the last announcement is on its way
+                        await counter.add(0)
+            assert await counter.add(1) == expected + 1
+            assert await counter.compact() == 2
+
+    asyncio.run(story())
+
+
+def test_a_new_group_begins_with_the_latest_version() -> None:
+    async def story() -> None:
+        async with coterie.local(Counter) as counter:
+            assert await counter.compact() == 0
+            assert await counter.add(3) == 3
+
+    asyncio.run(story())
