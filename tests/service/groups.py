@@ -18,13 +18,13 @@ from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.kernel.views import NO_VIEW, Configuration
 from coterie.kernel.wire import decode_frame
 from coterie.objects import DEFAULT_HOST_SETTINGS, define, query, update
-from coterie.runtime.address import Address
 from coterie.runtime.driver import Driver, clock
 from coterie.runtime.recorder import NoRecorder
 from coterie.service.port import ClientPort
 from coterie.service.settings import DEFAULT_PORT_SETTINGS
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Sequence
 
     from coterie.objects import HostSettings, ObjectHost
@@ -106,7 +106,7 @@ class Replica:
         self.port = ClientPort(
             replica=id,
             incarnation=incarnation,
-            listen=Address("127.0.0.1", group.ports[id]),
+            listen=group.sockets.pop(id),
             addresses=group.addresses,
             secret=group.secret,
             settings=group.port_settings,
@@ -153,6 +153,8 @@ class PortGroup:
         self.configuration = Configuration(1, tuple(f"r{n}" for n in range(1, replicas + 1)))
         self.replicas: dict[str, Replica] = {}
         self.ports: dict[str, int] = {}
+        self.sockets: dict[str, socket.socket] = {}
+        """What a replica will listen at, while it does not run."""
         self.relays: dict[str, Proxy] = {}
         self.addresses: dict[str, str] = {}
         self.changed = asyncio.Event()
@@ -163,10 +165,8 @@ class PortGroup:
 
     async def __aenter__(self) -> Self:
         for id in self.configuration.members:
-            held = reserve_port()
-            self.ports[id] = held.getsockname()[1]
-            held.close()
-            number = self.ports[id]
+            self.sockets[id] = reserve_port()
+            number = self.ports[id] = self.sockets[id].getsockname()[1]
             if self._relayed:
                 relay = await self._stack.enter_async_context(Proxy())
                 await relay.aim(number)
@@ -181,6 +181,8 @@ class PortGroup:
     async def __aexit__(self, *_: object) -> None:
         for id in list(self.replicas):
             await self.kill(id)
+        for held in self.sockets.values():
+            held.close()
         await self._stack.aclose()
 
     async def start(self, id: str) -> None:
@@ -196,6 +198,7 @@ class PortGroup:
         for caller in list(replica.port._callers):
             caller.abort()
         await replica.port.__aexit__()
+        self.sockets[id] = reserve_port(self.ports[id])  # lest somebody else takes it
 
     def part(self, *sides: str) -> None:
         """Let replicas talk only to those on their own side, such as "r1 r2"."""
