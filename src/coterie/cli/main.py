@@ -16,15 +16,14 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
+from coterie.cli import exits
 from coterie.cli.errors import UsageError
 from coterie.cli.parser import Parser, Subparsers
 
-COMMANDS = ("bench", "call", "demo", "member", "replica", "serve", "sim", "stop", "version")
-
-EXIT_MISUSE = 2
-# What a shell reports for a program that died of SIGINT or SIGPIPE.
-EXIT_INTERRUPTED = 130
-EXIT_READER_GONE = 141
+COMMANDS = (
+    *("bench", "call", "completion", "demo", "member", "recover", "replica"),
+    *("serve", "sim", "status", "stop", "version"),
+)
 
 
 class Command(Protocol):
@@ -39,7 +38,12 @@ class Command(Protocol):
 
 def build_parser() -> Parser:
     """Build the parser of the whole command line."""
-    parser = Parser(prog="coterie", description="Replication for Python.")
+    parser = Parser(
+        prog="coterie",
+        description="Replication for Python.",
+        epilog=exits.TABLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     subparsers = parser.add_subparsers(title="commands", metavar="<command>")
     for name in COMMANDS:
         command = cast("Command", import_module(f"coterie.cli.{name}"))
@@ -53,7 +57,7 @@ def run(argv: Sequence[str] | None) -> int:
     args = parser.parse_args(argv)
     if "run" not in args:
         parser.print_help(sys.stderr)
-        return EXIT_MISUSE
+        return exits.MISUSE
     status: int = args.run(args)
     return status
 
@@ -68,10 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except UsageError as error:
         print(f"coterie: {error}", file=sys.stderr)
-        return EXIT_MISUSE
+        return exits.MISUSE
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return exits.INTERRUPTED
     except BrokenPipeError:
         # The interpreter flushes once more on its way out; let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_READER_GONE
+        return exits.READER_GONE

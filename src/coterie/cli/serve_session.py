@@ -127,6 +127,7 @@ class ServeSession:
         self._view: object = None
         self._roles: dict[str, str] = {}
         self._was_primary: set[str] = set()
+        self._zombies: set[str] = set()
         self._has_served = False
         self._is_stopping = False
 
@@ -178,6 +179,7 @@ class ServeSession:
             case "started":
                 self._roles[id] = ""
                 self._was_primary.discard(id)
+                self._zombies.discard(id)
                 life = fields.get("incarnation")
                 self._print(id, f"started: life {life}, clients at {fields.get('clients_at')}")
             case "role":
@@ -210,7 +212,8 @@ class ServeSession:
         with_whom = " ".join(members) if isinstance(members, list) else ""
         if role == Role.PRIMARY.value:
             self._was_primary.add(id)
-            if before == Role.LEARNER.value:
+            if before == Role.LEARNER.value or id in self._zombies:
+                self._zombies.discard(id)
                 self._print(id, f"is up to date, at {fields['position']}")
             if view != self._view:
                 self._view = view
@@ -219,8 +222,9 @@ class ServeSession:
                     self._has_served = True
                     self._print("", f"try: coterie call {self._served.name} {self._example()}")
         elif "zombie" in fields:
-            if before != role:
-                self._print(id, f"{paint('zombie', 'yellow')} ({role}): {fields['zombie']}")
+            if id not in self._zombies:
+                self._zombies.add(id)
+                self._print(id, f"{paint('zombie', 'yellow')}: {fields['zombie']}")
         elif role == Role.LEARNER.value and before != role:
             self._print(id, f"{paint('is brought up to date', 'yellow')}")
         elif role == Role.MINORITY.value and id in self._was_primary:

@@ -128,30 +128,41 @@ class HostedObject:
         return self._keeper.trouble
 
     def recover(self) -> asyncio.Future[None]:
-        """Let this replica's history count although it may have lost entries.
+        """Let this replica's history count although entries may have been lost.
 
-        Raises `Refused` unless it is a zombie in a view that is no primary one: where a primary
-        view exists the replica is brought up to date and loses nothing.
+        Raises `Refused` where it is not needed, or would change nothing: the way out is for a view
+        with a majority of the replicas of which too few remember.
         """
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def recover() -> None:
             # Asked here, inside the turn that acts on it, because it may change between turns.
-            primary = self.primary
             if outcome.cancelled():
                 return
-            if not primary.is_zombie:
-                reason = "it has lost nothing, so there is nothing to recover"
-            elif primary.role is not Role.MINORITY:
-                reason = "it is being brought up to date by the others; wait for that"
+            reason = self._why_not_recover()
+            if reason:
+                outcome.set_exception(Refused(reason))
             else:
-                primary.recover()
+                self.primary.recover()
                 outcome.set_result(None)
-                return
-            outcome.set_exception(Refused(f"replica {primary.me.id!r}: {reason}"))
 
         self._driver.call(recover)
         return outcome
+
+    def _why_not_recover(self) -> str:
+        status = self.status
+        if status is None or status.role in {Role.FORMING, Role.LEARNER}:
+            return "a primary view is being formed: wait for it"
+        if status.role is Role.PRIMARY:
+            return "the replica is in a primary view: nothing has to be recovered"
+        members = frozenset(member.id for member in status.members)
+        if not self.configuration.has_majority(members):
+            together = ", ".join(sorted(members))
+            return (
+                f"the replica is in touch with too few to go on ({together}): "
+                "start more of the others"
+            )
+        return ""
 
     def leave(self) -> None:
         """Leave the group in good order."""

@@ -1,0 +1,205 @@
+"""`coterie status`: a group at a glance."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from coterie.cli import exits
+from coterie.cli.errors import UsageError
+from coterie.cli.target import add_target, find_target
+
+if TYPE_CHECKING:
+    import argparse
+
+    from coterie.cli.paint import Paint
+    from coterie.cli.parser import Parser, Subparsers
+    from coterie.cli.target import Target
+    from coterie.service.overview import Overview, ReplicaSeen
+
+INTERVAL_SECONDS = 1.0
+
+
+def add_parser(subparsers: Subparsers) -> Parser:
+    """Describe the command and its options."""
+    parser = subparsers.add_parser(
+        "status",
+        help="show a group: members, views, positions, and what to do",
+        description="Show who is where in a group, how far each replica is, and what to do if "
+        "something is wrong. The exit status is 0 if the group serves, else 1.",
+    )
+    add_target(parser, may_be_address=True)
+    parser.add_argument("--watch", action="store_true", help="show it again every second")
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="how long a replica may take to answer (default: %(default)g)",
+    )
+    parser.add_argument("--json", action="store_true", help="print it as JSON, one line a time")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the group."""
+    from coterie.kernel.errors import CoterieError  # noqa: PLC0415 -- start-up stays fast
+
+    if not args.deadline > 0:
+        raise UsageError(f"--deadline {args.deadline:g} leaves no time; give seconds above 0")
+    try:
+        target = find_target(args)
+        while True:
+            overview = see(target, deadline=args.deadline)
+            _show(overview, target, args)
+            if not args.watch:
+                return exits.DONE if overview.serves else exits.NOT_DONE
+            time.sleep(INTERVAL_SECONDS)
+    except CoterieError as error:
+        raise UsageError(str(error)) from None
+
+
+def see(target: Target, *, deadline: float) -> Overview:
+    """Look at a group, its supervisor included if it has one."""
+    from coterie.kernel.errors import CoterieError  # noqa: PLC0415
+    from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
+    from coterie.service.control import Look, give_order  # noqa: PLC0415
+    from coterie.service.overview import look  # noqa: PLC0415
+
+    processes = []
+    if target.folder is not None:
+        # If it is not being served its replicas do not answer either.
+        with contextlib.suppress(CoterieError):
+            processes = give_order(target.folder, Look()).processes
+    overview = run_loop(
+        look(
+            group=target.group,
+            addresses=target.addresses,
+            processes=processes,
+            deadline=deadline,
+        )
+    )
+    if target.config is None and overview.up:
+        # One address was enough to learn the others.
+        report = overview.up[0].report
+        assert report is not None
+        peers = {peer.id: peer.address for peer in report.peers if peer.address}
+        overview = run_loop(look(group=target.group, addresses=peers, deadline=deadline))
+    return overview
+
+
+def _show(overview: Overview, target: Target, args: argparse.Namespace) -> None:
+    if args.json:
+        print(_json(overview, target), flush=True)
+        return
+    from coterie.cli.paint import Paint  # noqa: PLC0415
+
+    lines = draw(overview, target, Paint())
+    if args.watch and sys.stdout.isatty():
+        sys.stdout.write("\x1b[H\x1b[J")  # home, and clear what was there
+    elif args.watch:
+        lines.insert(0, time.strftime("%H:%M:%S"))
+    print("\n".join(lines), flush=True)
+
+
+def draw(overview: Overview, target: Target, paint: Paint) -> list[str]:
+    """Draw the group as a table, with what to do below it."""
+    state = paint("serves", "green") if overview.serves else paint("does not serve", "red")
+    report = next((each.report for each in overview.up), None)
+    what = f" ({report.class_name})" if report is not None else ""
+    up = f"{len(overview.up)} of {len(overview.replicas)} replicas are up"
+    lines = [f"{paint(overview.group, 'bold')}{what} {state}: {up}", ""]
+    rows = [["replica", "clients at", "life", "role", "view", "members", "position", "lag"]]
+    colours = ["faint"]
+    for replica in overview.replicas:
+        row, colour = _row(overview, replica)
+        rows.append(row)
+        colours.append(colour)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row, colour in zip(rows, colours, strict=True):
+        cells = [
+            cell.rjust(width) if column >= _FIRST_NUMBER else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(paint("  ".join(cells).rstrip(), colour))
+    advice = [
+        f"{each.id} is a zombie: {each.report.trouble or 'it has lost its memory'}"
+        for each in overview.up
+        if each.report is not None and each.report.is_zombie
+    ]
+    for replica in overview.up:
+        assert replica.report is not None
+        advice += [f"{replica.id}: {fault}" for fault in replica.report.faults[-_FAULTS_SHOWN:]]
+        if replica.report.trouble and not replica.report.is_zombie:
+            advice.append(f"{replica.id}: {replica.report.trouble}")
+    advice += _advice(overview, target)
+    return [*lines, *([""] if advice else []), *(f"- {each}" for each in advice)]
+
+
+_FIRST_NUMBER = 6
+_FAULTS_SHOWN = 3
+
+
+def _advice(overview: Overview, target: Target) -> list[str]:
+    if target.folder is not None and not any(each.process for each in overview.replicas):
+        return [f"it is not being served: coterie serve --name {target.group}"]
+    return overview.advice(target.again())
+
+
+def _row(overview: Overview, replica: ReplicaSeen) -> tuple[list[str], str]:
+    report = replica.report
+    if report is None:
+        state = replica.process.state if replica.process is not None else "down"
+        state = "silent" if state == "running" else state
+        return [replica.id, replica.address, "", state, "", "", "", ""], "red"
+    role = f"zombie, {report.role}" if report.is_zombie else report.role
+    members = " ".join(member.partition("#")[0] for member in report.members)
+    row = [
+        replica.id,
+        replica.address,
+        str(report.incarnation),
+        role,
+        str(report.view),
+        members,
+        str(report.position),
+        str(overview.lag(replica)),
+    ]
+    return row, "green" if replica.is_primary else "yellow"
+
+
+def _json(overview: Overview, target: Target) -> str:
+    import msgspec  # noqa: PLC0415
+
+    replicas = []
+    for replica in overview.replicas:
+        report = replica.report
+        seen: dict[str, object] = {"id": replica.id, "address": replica.address}
+        if replica.process is not None:
+            seen["process"] = replica.process
+        if report is None:
+            seen |= {"is_up": False, "reason": replica.silence}
+        else:
+            seen |= {
+                "is_up": True,
+                "incarnation": report.incarnation,
+                "role": report.role,
+                "view": str(report.view),
+                "members": report.members,
+                "position": report.position,
+                "settled": report.settled,
+                "lag": overview.lag(replica),
+                "is_zombie": report.is_zombie,
+                "trouble": report.trouble,
+                "faults": report.faults,
+            }
+        replicas.append(seen)
+    whole = {
+        "group": overview.group,
+        "serves": overview.serves,
+        "has_lost_memory": overview.has_lost_memory,
+        "replicas": replicas,
+        "advice": _advice(overview, target),
+    }
+    return msgspec.json.encode(whole).decode()
