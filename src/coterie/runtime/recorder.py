@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from coterie.kernel.views import ReplicaId
 
 
-class NoRecorder:
-    """Keeps nothing, for processes whose history nobody will ask for."""
-
-    def record(self, records: Sequence[Record]) -> None:
-        pass
+class _NeverSynced:
+    """What the recorders here have in common: the system writes to the disk when it likes."""
 
     def syncing(self, now: int) -> Syncing:  # noqa: ARG002 -- never
         return Syncing.NOT_NOW
@@ -31,7 +28,14 @@ class NoRecorder:
         pass
 
 
-class MemoryRecorder(NoRecorder):
+class NoRecorder(_NeverSynced):
+    """Keeps nothing, for processes whose history nobody will ask for."""
+
+    def record(self, records: Sequence[Record]) -> None:
+        pass
+
+
+class MemoryRecorder(_NeverSynced):
     """Keeps all records in a list: for tests, and for short lives, as it has no limit."""
 
     def __init__(self) -> None:
@@ -41,7 +45,7 @@ class MemoryRecorder(NoRecorder):
         self.records.extend(records)
 
 
-class FileRecorder(NoRecorder):
+class FileRecorder(_NeverSynced):
     """Writes a recording (`coterie.journal.recording`) that outlives the process."""
 
     def __init__(self, folder: Path, id: ReplicaId, incarnation: int) -> None:
