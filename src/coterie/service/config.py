@@ -119,11 +119,11 @@ def load_config(path: Path) -> ClusterConfig:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"{path} cannot be read: {reason}") from None
-    return parse_config(text, source=str(path))
+    return parse_config(text, source=str(path), base=path.resolve().parent)
 
 
-def parse_config(text: str, *, source: str) -> ClusterConfig:
-    """Read and check the text of a file called *source*."""
+def parse_config(text: str, *, source: str, base: Path = Path()) -> ClusterConfig:
+    """Read and check the text of a file called *source*; its paths are relative to *base*."""
     try:
         config = msgspec.convert(tomllib.loads(text), ClusterConfig)
     except tomllib.TOMLDecodeError as error:
@@ -134,7 +134,30 @@ def parse_config(text: str, *, source: str) -> ClusterConfig:
         _check(config)
     except CoterieError as error:
         raise ConfigError(f"{source}: {error}") from None
-    return config
+    return _with_paths(config, base)
+
+
+def _with_paths(config: ClusterConfig, base: Path) -> ClusterConfig:
+    """Give the same with all paths made absolute."""
+
+    def at(path: str) -> str:
+        return str((base / path).absolute()) if path else ""
+
+    security = config.security
+    return msgspec.structs.replace(
+        config,
+        replicas={
+            id: msgspec.structs.replace(replica, dir=at(replica.dir))
+            for id, replica in config.replicas.items()
+        },
+        security=msgspec.structs.replace(
+            security,
+            secret_file=at(security.secret_file),
+            certificate=at(security.certificate),
+            key=at(security.key),
+            authority=at(security.authority),
+        ),
+    )
 
 
 def encode_config(config: ClusterConfig) -> str:

@@ -12,6 +12,7 @@ process that cannot keep its promises says so before anybody hears of it.
 from __future__ import annotations
 
 import asyncio
+import asyncio
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -33,6 +34,7 @@ from coterie.service.folder import open_folder
 from coterie.service.hosted import HostedObject
 from coterie.service.port import ClientPort
 from coterie.service.recorder import JournalRecorder
+from coterie.service.security import keep_certificates_fresh, load_security
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,6 +99,7 @@ class ReplicaProcess:
         config, id = self.config, self.id
         mine = config.replicas[id]
         disk = stack.enter_context(open_folder(Path(mine.dir), id, config.groups))
+        security = load_security(config.security)
         incarnation = self._begin_lives(disk)
         self.live = await stack.enter_async_context(
             LiveProcess(
@@ -111,6 +114,7 @@ class ReplicaProcess:
                 },
                 recorder=JournalRecorder(self.keepers),
                 settings=self._settings,
+                security=security,
             )
         )
         port = ClientPort(
@@ -120,6 +124,8 @@ class ReplicaProcess:
             addresses={
                 other: str(replica.client_address) for other, replica in config.replicas.items()
             },
+            secret=security.secret,
+            tls=None if security.tls is None else security.tls.server,
         )
         self.port = port
         for name, group in config.groups.items():
@@ -137,6 +143,9 @@ class ReplicaProcess:
             front.attach(hosted)
         self.live.driver.turn_ended.append(port.turn_ended)
         await stack.enter_async_context(port)
+        if security.tls is not None:
+            fresh = asyncio.create_task(keep_certificates_fresh(security.tls))
+            stack.callback(fresh.cancel)
 
     def _begin_lives(self, disk: FileDisk) -> int:
         """Begin a life in every journal, all with the same number; give it."""
