@@ -12,7 +12,6 @@ process that cannot keep its promises says so before anybody hears of it.
 from __future__ import annotations
 
 import asyncio
-import asyncio
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
