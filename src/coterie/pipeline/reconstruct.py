@@ -36,7 +36,7 @@ def history(
     spark: SparkSession, lake: Lake, testimonies: Mapping[str, Testimony] | None = None
 ) -> DataFrame:
     """Give every entry of every group once, with its standing and the evidence, by position."""
-    known = testimonies_of(lake, spark) if testimonies is None else testimonies
+    known = testimonies_of(lake) if testimonies is None else testimonies
 
     def work(task: Range) -> Iterator[pa.RecordBatch]:
         yield from history_of_range(task, known[task.group])

@@ -27,7 +27,7 @@ from coterie.pipeline.tasks import for_each
 from coterie.pipeline.witnesses import testimonies_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -59,20 +59,44 @@ class Verification:
         )
 
 
-class _Whole(NamedTuple):
+class Whole(NamedTuple):
     """A group as a whole, to be checked."""
 
     group: str
 
 
-class _Run(NamedTuple):
+class Rerun(NamedTuple):
     """A group whose history is to be run."""
 
     group: str
     program: Program
 
 
-_Item = Range | _Whole | _Run
+Item = Range | Whole | Rerun
+"""What one task checks."""
+
+
+def check_item(item: Item, lake: Lake, testimony: Testimony, clock_bound: int) -> Results:
+    """Run the checks of one task."""
+    match item:
+        case Whole():
+            return check_group(lake, testimony)
+        case Rerun(program=program):
+            return check_replay(lake, testimony, program)
+        case Range():
+            return check_range(item, testimony, clock_bound)
+
+
+def items_of(
+    lake: Lake, groups: Iterable[str], programs: Mapping[str, Program] | None = None
+) -> list[Item]:
+    """Give all that is to be checked; what takes longest comes first."""
+    named = list(groups)
+    return [
+        *(Rerun(group, each) for group, each in (programs or {}).items() if group in named),
+        *map(Whole, named),
+        *ranges_of(lake, named),
+    ]
 
 
 def verify(
@@ -86,29 +110,17 @@ def verify(
 
     *programs* says which class each group runs; of the others, the history is not run.
     """
-    testimonies = testimonies_of(lake, spark)
-    ranges = ranges_of(lake, testimonies)
+    testimonies = testimonies_of(lake)
 
-    def work(item: _Item) -> Iterator[pa.RecordBatch]:
-        testimony = testimonies[item.group]
-        match item:
-            case _Whole():
-                yield check_group(lake, testimony).batch()
-            case _Run(program=program):
-                yield check_replay(lake, testimony, program).batch()
-            case Range():
-                yield check_range(item, testimony, clock_bound).batch()
+    def work(item: Item) -> Iterator[pa.RecordBatch]:
+        yield check_item(item, lake, testimonies[item.group], clock_bound).batch()
 
-    # What takes longest begins first.
-    items: list[_Item] = [
-        *(_Run(group, each) for group, each in (programs or {}).items() if group in testimonies),
-        *map(_Whole, testimonies),
-        *ranges,
-    ]
+    items = items_of(lake, testimonies, programs)
     found = gather(for_each(spark, items, work, RESULTS).toArrow().to_pylist())
     for group in testimonies:
         found.setdefault(group, Results(group))
-        _real_time_across(found[group], ranges, testimonies[group], clock_bound)
+        ranges = ranges_of(lake, [group])
+        check_across(found[group], ranges, testimonies[group], clock_bound)
     executed_once(lake.read(spark, "replies"), found)
     verdicts = [
         row for group in sorted(found) for row in _verdicts(testimonies[group], found[group])
@@ -117,14 +129,14 @@ def verify(
     return Verification(verdicts, violations)
 
 
-def _real_time_across(
+def check_across(
     results: Results, ranges: list[Range], testimony: Testimony, clock_bound: int
 ) -> None:
     """Compare the times of ranges: nothing in a later one may have ended before an earlier began.
 
     Where the extents of two ranges say otherwise, the two are looked into.
     """
-    by_number = {task.number: task for task in ranges if task.group == results.group}
+    by_number = {task.number: task for task in ranges}
     later: tuple[int, int] | None = None
     for number, end, start in sorted(results.extents, reverse=True):
         if later is not None and start - clock_bound > later[0]:
@@ -166,6 +178,8 @@ def _verdicts(testimony: Testimony, results: Results) -> Iterator[dict[str, Any]
     for check in CHECKS.values():
         count = results.counts.get(check.name, Count())
         verdict, remark = _verdict(testimony, check.name, count)
+        if verdict == "kept" and check.name == "linearizability" and not results.extents:
+            remark = "answers only: no request says when it was made"
         yield {
             "group": testimony.group,
             "check": check.name,

@@ -19,18 +19,21 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
-from coterie.journal import Kind
+from coterie.journal import Kind, Sync
 from coterie.kernel.views import Configuration
+from coterie.pipeline.findings import findings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
+    import pyarrow as pa
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
 
     from coterie.pipeline.lake import Lake
 
@@ -168,43 +171,36 @@ class Testimony:
         return [name for bit, name in enumerate(self.names) if bits >> bit & 1]
 
 
-def testimonies(
-    *,
-    lives: DataFrame,
-    standings: DataFrame,
-    views: DataFrame,
-    segments: DataFrame,
-    findings: DataFrame,
-) -> dict[str, Testimony]:
-    """Gather what the journals of each group say as a whole."""
-    gathered: dict[str, _Gathering] = {}
-
-    def of(row: Mapping[str, Any]) -> _Gathering:
-        return gathered.setdefault(row["group"], _Gathering(row["group"]))
-
-    for row in _rows(lives.where("event = 'started'")):
-        of(row).started(row)
-    for row in _rows(segments.drop("files", "digest", "follows_digest")):
-        of(row).segment(row)
-    for row in _rows(standings.drop("source", "view", "version", "at")):
-        of(row).note(row, 1)
-    accepted = views.where("event = 'accepted'")
-    for row in _rows(accepted.select("group", "replica", "incarnation", "sequence", "position")):
-        of(row).note({**row, "event": "accepted"}, 1)
-    kinds = [kind.value for kind in _INCOMPLETE]
-    for row in _rows(findings.where(findings["kind"].isin(kinds))):
-        of(row).incomplete.add(row["replica"])
-    return {group: each.testimony() for group, each in sorted(gathered.items())}
+def testimonies_of(lake: Lake) -> dict[str, Testimony]:
+    """Gather what the journals of each group in a lake say as a whole."""
+    return {group: testimony_of(lake, group) for group in lake.groups()}
 
 
-def testimonies_of(lake: Lake, spark: Any) -> dict[str, Testimony]:  # noqa: ANN401
-    """Gather what the journals in a lake say as a whole."""
-    names = ("lives", "standings", "views", "segments", "findings")
-    return testimonies(**{name: lake.read(spark, name) for name in names})
+def testimony_of(lake: Lake, group: str) -> Testimony:
+    """Gather what the journals of one group say as a whole."""
+    gathering = _Gathering(group)
+    for row in _rows(lake.table("lives", group), event="started"):
+        gathering.started(row)
+    segments = lake.table("segments", group).drop_columns(["files", "digest", "follows_digest"])
+    for row in segments.to_pylist():
+        if row["sync"] is not None:  # or its head cannot be read
+            gathering.segment(row)
+    few = ["replica", "incarnation", "sequence", "event", "position"]
+    for row in _rows(lake.table("standings", group).select([*few, "restored"])):
+        gathering.note(row, 1)
+    for row in _rows(lake.table("views", group).select(few), event="accepted"):
+        gathering.note(row, 1)
+    kinds = {kind.value for kind in _INCOMPLETE}
+    for row in findings_of(lake, group).to_pylist():
+        if row["kind"] in kinds:
+            gathering.incomplete.add(row["replica"])
+    return gathering.testimony()
 
 
-def _rows(frame: DataFrame) -> Iterable[dict[str, Any]]:
-    for batch in frame.toArrow().to_batches():
+def _rows(table: pa.Table, *, event: str | None = None) -> Iterable[dict[str, Any]]:
+    if event is not None:
+        table = table.filter(pc.field("event") == event)
+    for batch in table.to_batches():
         yield from batch.to_pylist()
 
 
@@ -248,7 +244,9 @@ class _Gathering:
             notes = self._notes.get(name)
             witness = Witness(name, is_complete=notes is not None and name not in self.incomplete)
             in_order = sorted(notes or [], key=lambda note: note[:2])
-            _mark_gaps([row for _, _, row in in_order if row["event"] == "segment"])
+            segments = [row for _, _, row in in_order if row["event"] == "segment"]
+            _mark_gaps(segments)
+            witness.is_complete &= not (_lost_writes(segments) or _lost_lives(segments))
             for key, _, row in in_order:
                 _tell(witness, key, row)
                 result.has_accepted_loss |= row["event"] == "recovered"
@@ -272,6 +270,22 @@ def _mark_gaps(segments: list[dict[str, Any]]) -> None:
             )
         row["is_after_gap"] = is_after_gap
         end = (row["incarnation"], row["last"])
+
+
+def _lost_writes(segments: list[dict[str, Any]]) -> bool:
+    """Say whether records may be gone with a machine because they were not synced every turn."""
+    return any(
+        one["sync"] != Sync.TURN and one["boot_id"] != other["boot_id"]
+        for one, other in pairwise(segments)
+    )
+
+
+def _lost_lives(segments: list[dict[str, Any]]) -> bool:
+    """Say whether there was an earlier life of which a later one knew nothing any more."""
+    return any(
+        row["first"] == 1 and row["incarnation"] > 1 and not row["follows_incarnation"]
+        for row in segments
+    )
 
 
 def _tell(witness: Witness, key: int, row: dict[str, Any]) -> None:
@@ -303,7 +317,7 @@ def _tell(witness: Witness, key: int, row: dict[str, Any]) -> None:
 
 
 def _tell_segment(witness: Witness, key: int, row: dict[str, Any]) -> None:
-    if row["first"] == 1 and row["version_position"] is not None:
+    if row["first"] == 1:
         # A life begins, with all or less of what the one before knew.
         known, settled = row["version_position"], witness.settled
         witness.voidings.append(Voiding(key, known, Void.LOST, _NEVER, settled))
