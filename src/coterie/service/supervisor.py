@@ -58,6 +58,12 @@ class Supervisor:
         self.watched = {id: _Watched(self, id) for id in config.ids}
         self._stopping = asyncio.Event()
 
+    def command(self, id: str) -> list[str]:
+        """Give the command line of a replica's process."""
+        config = str(self.folder / CONFIG)
+        replica = ["replica", "--until-eof", "--json", "--config", config, "--id", id]
+        return [sys.executable, "-m", "coterie.cli", *replica]
+
     def stop(self) -> None:
         """Have everything end in good order."""
         self._stopping.set()
@@ -162,8 +168,7 @@ class _Watched:
         self._last_lines.clear()
         self._lives += 1
         process = self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "coterie.cli", "replica", "--until-eof", "--json"),
-            *("--config", str(self._supervisor.folder / CONFIG), "--id", self.id),
+            *self._supervisor.command(self.id),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
