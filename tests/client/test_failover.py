@@ -22,7 +22,7 @@ from coterie.client import (
     report_of,
 )
 from coterie.client.group import GroupClient
-from coterie.client.requests import UpdateRequest
+from coterie.client.updates import UpdateRequest
 from coterie.kernel.engine import Role, Standing
 from coterie.objects import BadArguments, HostSettings, UnknownMethod
 

@@ -28,15 +28,14 @@ from coterie.client.messages import (
 from coterie.client.replicas import Replicas
 from coterie.client.requests import (
     GRAIN,
-    BatchRequest,
     OpenRequest,
     QueryRequest,
     ReportRequest,
     TokenRequest,
-    UpdateRequest,
 )
 from coterie.client.session import Session, Window
 from coterie.client.settings import DEFAULT_CLIENT_SETTINGS, ClientSettings
+from coterie.client.updates import BatchRequest, UpdateRequest
 from coterie.objects.outcomes import NotTaken, Opened
 
 if TYPE_CHECKING:

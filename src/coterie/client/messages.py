@@ -30,6 +30,7 @@ import msgspec
 
 from coterie.kernel.engine import Version
 from coterie.kernel.views import ViewId
+from coterie.objects.commands import Microseconds
 from coterie.objects.outcomes import Answer
 
 TOKEN_BITS = 32
@@ -38,8 +39,10 @@ TOKEN_MAX = (1 << TOKEN_BITS) - 1
 NONCE_BYTES = 16
 
 Token = Annotated[int, msgspec.Meta(ge=0, le=TOKEN_MAX)]
-Number = Annotated[int, msgspec.Meta(ge=1)]
-"""Of a session, or of a request in it."""
+Number = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
+"""Of a session, or of a request in it; journals and tables have 64 bits with a sign for it."""
+Name = Annotated[str, msgspec.Meta(max_length=256)]
+Nonce = Annotated[bytes, msgspec.Meta(max_length=64)]
 
 
 class Peer(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -58,20 +61,20 @@ class Peer(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Hello(msgspec.Struct, tag=1, frozen=True, array_like=True, gc=False):
     """Which group is meant; no name means the only one there is."""
 
-    group: str
-    nonce: bytes
+    group: Name
+    nonce: Nonce
 
 
 class Challenge(msgspec.Struct, tag=2, frozen=True, array_like=True, gc=False):
     """Prove that you know the secret (`coterie.client.proof`)."""
 
-    nonce: bytes
+    nonce: Nonce
 
 
 class Proof(msgspec.Struct, tag=3, frozen=True, array_like=True, gc=False):
     """The proof."""
 
-    proof: bytes
+    proof: Nonce
 
 
 class Welcome(msgspec.Struct, tag=4, frozen=True, array_like=True, gc=False):
@@ -108,7 +111,7 @@ class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
     session: Number
     number: Number
     lowest: Number
-    method: str
+    method: Name
     arguments: msgspec.Raw
 
 
@@ -118,7 +121,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     session: Number
     first: Number
     lowest: Number
-    method: str
+    method: Name
     arguments: list[msgspec.Raw]
 
 
@@ -126,15 +129,15 @@ class Query(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One call of a query."""
 
     token: Token
-    level: str
-    method: str
+    level: Name
+    method: Name
     arguments: msgspec.Raw
 
 
 class Ask(msgspec.Struct, tag=6, frozen=True, array_like=True, gc=False):
     """Everything a client asks for at one moment."""
 
-    asked_at: int
+    asked_at: Microseconds
     """By the client's own clock, in microseconds since 1970: for reports only."""
     updates: list[Update] = []
     batches: list[Batch] = []

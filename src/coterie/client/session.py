@@ -15,7 +15,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from coterie.client.errors import NotDone
-from coterie.client.requests import GRAIN, BatchRequest, UpdateRequest
+from coterie.client.requests import GRAIN
+from coterie.client.updates import BatchRequest, UpdateRequest
 
 if TYPE_CHECKING:
     import asyncio
