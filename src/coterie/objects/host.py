@@ -177,6 +177,11 @@ class ObjectHost:
         return self._settled
 
     @property
+    def session_count(self) -> int:
+        """How many sessions clients have open."""
+        return len(self._machine.sessions)
+
+    @property
     def replicated(self) -> object:
         """The object, with all that was delivered; look, do not touch."""
         return self._machine.object

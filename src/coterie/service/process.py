@@ -31,6 +31,7 @@ from coterie.runtime.process import LiveProcess
 from coterie.service.classes import load_class
 from coterie.service.folder import open_folder
 from coterie.service.hosted import HostedObject
+from coterie.service.metrics import MetricsPort
 from coterie.service.port import ClientPort
 from coterie.service.recorder import JournalRecorder
 from coterie.service.security import keep_certificates_fresh, load_security
@@ -142,6 +143,9 @@ class ReplicaProcess:
             front.attach(hosted)
         self.live.driver.turn_ended.append(port.turn_ended)
         await stack.enter_async_context(port)
+        if mine.metrics:
+            metrics = MetricsPort(self, parse_address(mine.metrics))
+            await stack.enter_async_context(metrics)
         if security.tls is not None:
             fresh = asyncio.create_task(keep_certificates_fresh(security.tls))
             stack.callback(fresh.cancel)
