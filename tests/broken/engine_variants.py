@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from tests.broken.variants import Broken
+from tests.broken.variants import FORGETTING, Broken
 
+from coterie.journal.format import Sync
 from coterie.replication.forming import Phase
 from coterie.replication.log import Log
 from coterie.replication.messages import AckEntries
@@ -125,15 +126,27 @@ class OldestHistoryWins(PrimaryViews):
 
 
 ENGINE_BROKEN = (
-    Broken(ZombiesCounted, "SAFE:DYNSEQ:PVSYNC", ("authoritative for ever", "counted rightly")),
     Broken(
-        NoRecoveryBit, "SAFE:DYNSEQ:PVSYNC", ("authoritative for ever", "one authoritative entry")
+        ZombiesCounted,
+        "SAFE:DYNSEQ:PVSYNC",
+        ("authoritative for ever", "counted rightly"),
+        first_seed=4,
+        sync=Sync.NONE,
+        faults=FORGETTING,
+    ),
+    Broken(
+        NoRecoveryBit,
+        "SAFE:DYNSEQ:PVSYNC",
+        ("authoritative for ever", "one authoritative entry"),
+        first_seed=18,
+        sync=Sync.NONE,
+        faults=FORGETTING,
     ),
     Broken(ConfirmedByAnyone, "SAFE:DYNSEQ:PVSYNC", ("confirmed chain",)),
     Broken(LearnerAccepts, "SAFE:DYNSEQ:PVSYNC", ("counted rightly",)),
     Broken(TransferWithoutSuffix, "SAFE:DYNSEQ:PVSYNC", ("counted rightly",)),
     Broken(OwnSuffixKept, "DYNSEQ:PVSYNC", ("authoritative for ever", "one authoritative entry")),
-    Broken(AcknowledgesACount, "SAFE:DYNSEQ:PVSYNC", ("authoritative majority",)),
+    Broken(AcknowledgesACount, "SAFE:DYNSEQ:PVSYNC", ("authoritative majority", "confirmed chain")),
     Broken(SettlesWithoutMajority, "SAFE:DYNSEQ:PVSYNC", ("authoritative majority",)),
     Broken(
         OldestHistoryWins, "DYNSEQ:PVSYNC", ("authoritative for ever", "one authoritative entry")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.broken.variants import Broken
+from tests.broken.variants import FORGETTING, Broken
 
+from coterie.journal import recovery
 from coterie.journal.format import Sync
 from coterie.journal.keeper import JournalKeeper
 from coterie.journal.stable import Stable
@@ -53,29 +54,21 @@ class _Forgetful(Stable):
         pass
 
 
+def _always(boot_id_then: str, boot_id_now: str) -> bool:
+    del boot_id_then, boot_id_now
+    return True
+
+
 class BootIdIgnored(JournalKeeper):
     """Takes the loss of the machine for the death of the process."""
 
-    def __init__(self, disk: Any, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(_SameBoot(disk), *arguments, **options)
-
-
-class _SameBoot:
-    boot_id = "always the same"
-
-    def __init__(self, disk: Any) -> None:  # noqa: ANN401
-        self._disk = disk
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._disk, name)
-
-
-class AdoptedStateAsOwn(JournalKeeper):
-    """Stores a state taken over as if it were the replica's own, before its record is there."""
-
-    def _store_adopted(self, restored: int) -> None:
-        del restored
-        self._store_state(self._take_checkpoint(), self.writer.end)
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        rule = recovery.is_whole_after_process_death
+        recovery.is_whole_after_process_death = _always
+        try:
+            super().__init__(*arguments, **options)
+        finally:
+            recovery.is_whole_after_process_death = rule
 
 
 class AdoptedStateForgotten(JournalKeeper):
@@ -88,8 +81,7 @@ class AdoptedStateForgotten(JournalKeeper):
 JOURNAL_BROKEN = (
     Broken(FramesBeforeJournal, STACK, ("memory",)),
     Broken(SyncForgotten, STACK, ("memory",)),
-    Broken(RecoveryBitForgotten, STACK, ("memory",), sync=Sync.NONE),
-    Broken(BootIdIgnored, STACK, ("memory",), sync=Sync.NONE),
-    Broken(AdoptedStateAsOwn, STACK, ("memory",)),
+    Broken(RecoveryBitForgotten, STACK, ("memory",), sync=Sync.NONE, faults=FORGETTING),
+    Broken(BootIdIgnored, STACK, ("memory",), sync=Sync.NONE, faults=FORGETTING),
     Broken(AdoptedStateForgotten, STACK, ("convergence",)),
 )

@@ -15,7 +15,9 @@ SEEDS_MAX = 200
     "broken", [*BROKEN, *ENGINE_BROKEN, *JOURNAL_BROKEN], ids=lambda broken: broken.kind.__name__
 )
 def test_variant_is_caught(broken: Broken) -> None:
-    options = RunOptions(stack=broken.stack, duration=seconds(15), sync=broken.sync)
+    options = RunOptions(
+        stack=broken.stack, duration=seconds(15), sync=broken.sync, faults=broken.faults
+    )
     for seed in range(broken.first_seed, broken.first_seed + SEEDS_MAX):
         run = run_seed(seed, options, layers=broken.layers, keeper=broken.keeper)
         caught = {violation.partition(":")[0] for violation in run.violations}

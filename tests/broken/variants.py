@@ -21,6 +21,7 @@ from coterie.membership.multicast import Multicast
 from coterie.membership.vsync import Vsync
 from coterie.ordering.dynseq import DynamicSequencer
 from coterie.ordering.token import RotatingToken, Token
+from coterie.simulation.campaign import ALL_FAULTS
 from coterie.stacks import LAYERS
 
 if TYPE_CHECKING:
@@ -252,6 +253,19 @@ class _NeverStopped(Layer):
         self.below = below
 
 
+FORGETTING = (
+    "power",
+    "new-machine",
+    "partition",
+    "isolation",
+    "one-way",
+    "crash",
+    "delay",
+    "pause",
+)
+"""Faults under which many replicas lose their memory, where journals are not synced."""
+
+
 @dataclass(frozen=True)
 class Broken:
     """A variant, the stack it runs in, and the check that must name it."""
@@ -262,6 +276,7 @@ class Broken:
     first_seed: int = 0
     """A seed known to catch it, to begin with; the next 199 may be needed when code changes."""
     sync: Sync = Sync.TURN
+    faults: tuple[str, ...] = ALL_FAULTS
 
     @property
     def layers(self) -> dict[str, type[Layer]]:

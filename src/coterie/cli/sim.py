@@ -54,6 +54,12 @@ def add_parser(subparsers: Subparsers) -> Parser:
         default="turn",
         help="when replicas of an engine sync their journals (default: every turn)",
     )
+    parser.add_argument(
+        "--journals",
+        default="",
+        metavar="FOLDER",
+        help="write each run's journals into a folder of its own there (stacks with an engine)",
+    )
     parser.add_argument("--trace", action="store_true", help="print all that happens (one seed)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="default: all cores")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -91,6 +97,10 @@ def _options(args: argparse.Namespace) -> "RunOptions":
         raise UsageError(f"--seeds must be at least 1, not {args.seeds}")
     if args.duration <= 0:
         raise UsageError(f"--duration must be above 0, not {args.duration}")
+    if args.journals and not has_engine(args.stack):
+        raise UsageError(
+            f"--journals needs a stack that keeps a journal: {', '.join(ENGINE_STACKS)}"
+        )
     if args.object and not has_engine(args.stack):
         raise UsageError(f"--object needs a stack that keeps a history: {', '.join(ENGINE_STACKS)}")
     if args.object == "dictionary" and not is_ordered(args.stack):
@@ -108,6 +118,7 @@ def _options(args: argparse.Namespace) -> "RunOptions":
         faults=chosen,
         sync=Sync(args.sync),
         object=args.object or "",
+        journals=args.journals,
     )
 
 
@@ -129,6 +140,8 @@ def _trace(args: argparse.Namespace, options: "RunOptions") -> int:
     outcome = run_seed(args.seed, options, trace=print)
     for violation in outcome.violations:
         print(f"VIOLATION {violation}")
+    for violation in outcome.damage:
+        print(f"DAMAGE by an old disk, found: {violation}")
     print(f"digest {outcome.digest:08x}")
     return EXIT_VIOLATION if outcome.violations else 0
 
@@ -206,6 +219,10 @@ def _print_summary(
         f"  {totals['views']:,} views installed, {totals['deliveries']:,} messages delivered, "
         f"{totals['frames']:,} frames; slowest to come together after healing: {slowest:.2f} s"
     )
+    damaged = [outcome for outcome in runs if outcome.damage]
+    if damaged:
+        checks = sorted({each.partition(":")[0] for run in damaged for each in run.damage})
+        print(f"  old disks did damage in {len(damaged)} runs, found by: {', '.join(checks)}")
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in faults.items()) or "none"
     rate = sum(faults.values()) / (len(runs) * options.duration / 1e6)
     print(f"  faults ({rate:.1f} a second): {kinds}")

@@ -6,6 +6,7 @@ time, or if the group does not come together and answer after everything has bee
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,9 @@ from coterie.journal.keeper import JournalKeeper, KeeperSettings
 from coterie.journal.retention import Retention
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import Duration, milliseconds, seconds
+from coterie.kernel.errors import CoterieError
 from coterie.simulation.disk_faults import LOSSES
+from coterie.simulation.export import write_journals
 from coterie.simulation.faults import FAULTS, Nemesis
 from coterie.simulation.simulation import SIMULATED_SETTINGS, Simulation
 from coterie.stacks import LAYERS
@@ -53,6 +56,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What clients use (`coterie.simulation.kinds`); if nothing, replicas propose to a ledger."""
     sync: Sync = Sync.TURN
     """When replicas of an engine sync their journals."""
+    journals: str = ""
+    """The folder that gets the journals of each run, in one of its own named by the seed."""
     history_bytes: int = 0
     """How much history engines keep; 0 draws between all and hardly any for each seed."""
 
@@ -65,6 +70,8 @@ class Run(msgspec.Struct, kw_only=True):
 
     seed: int
     violations: list[str] = []
+    damage: list[str] = []
+    """What the checks found where an old disk was put back, which no promise covers."""
     faults: dict[str, int] = {}
     simulated: int = 0
     views: int = 0
@@ -128,7 +135,7 @@ def run_seed(
         stack=options.stack,
         settings=replace(SIMULATED_SETTINGS, history_bytes=history_bytes),
         layers=layers,
-        journal=_journal_settings(seed, options.sync),
+        journal=_journal_settings(seed, options),
         keeper=keeper,
         has_object=bool(options.object),
         object_kind=options.object or "counter",
@@ -149,9 +156,13 @@ def run_seed(
         group.clients.stop()
         nemesis.stop()
         run.violations += _converge(group, options, run)
-    except AssertionError as error:
+    except (AssertionError, CoterieError) as error:
         run.violations.append(f"assertion: {error}")
     run.violations += [str(violation) for violation in group.violations()]
+    if any(host.has_old_disk for host in group):
+        run.damage, run.violations = run.violations, []
+    if options.journals and simulation.has_engine:
+        write_journals(group, Path(options.journals) / str(seed))
     run.faults = nemesis.counts
     run.simulated = simulation.now
     run.events = simulation.events
@@ -168,12 +179,16 @@ def run_seed(
     return run
 
 
-def _journal_settings(seed: int, sync: Sync) -> KeeperSettings:
+def _journal_settings(seed: int, options: RunOptions) -> KeeperSettings:
     """Draw how journals are kept: some have many segments and snapshots, some hardly any."""
     random = Random(f"{seed}/journal")  # noqa: S311 -- reproducible on purpose
+    segment_bytes = random.choice([1_000, 5_000, 1 << 20])
+    kept = random.choice([0, 10_000, 1 << 30])
+    if options.journals:
+        kept = 1 << 30  # who wants the journals wants all of them
     return KeeperSettings(
-        journal=JournalSettings(sync=sync, segment_bytes=random.choice([1_000, 5_000, 1 << 20])),
-        retention=Retention(journal_bytes_max=random.choice([0, 10_000, 1 << 30])),
+        journal=JournalSettings(sync=options.sync, segment_bytes=segment_bytes),
+        retention=Retention(journal_bytes_max=kept),
         snapshot_bytes=random.choice([500, 4_000, 30_000]),
     )
 
@@ -219,6 +234,9 @@ def _operate(group: Group, within: Duration) -> None:
     """Have an operator look at the group now and then, until it serves again."""
     simulation = group.simulation
     end = simulation.now + within
+    for host in group:
+        if host.incarnation < host.lives:
+            host.count_anew()
     while not group.is_whole() and simulation.now < end:
         simulation.run(seconds(3))
         group.recover_by_hand()

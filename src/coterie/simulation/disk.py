@@ -18,6 +18,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from coterie.journal.disk import Buffer
 
 SECTOR_BYTES = 512
@@ -202,6 +204,13 @@ class SimulatedDisk:
         del inode.data[size:]
         del inode.durable[size:]
         inode.dirty = [(start, min(end, size)) for start, end in inode.dirty if start < size]
+
+    def write_out(self, folder: Path) -> None:
+        """Write everything that programs see into a folder of the real disk."""
+        for path, inode in self._files.items():
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(inode.data)
 
     def keep_copy(self) -> SimulatedDisk:
         """Give a copy of the disk as it is now, for `replace_by` later."""

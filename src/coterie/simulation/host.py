@@ -96,6 +96,10 @@ class Host:
         self.disk = SimulatedDisk(seed=f"{self.simulation.seed}/{id}")
         self.keeper: JournalKeeper | None = None
         """The journal of the present life, where the stack has an engine."""
+        self.has_old_disk = False
+        """Whether an old copy was ever put in the place of the disk."""
+        self.written: list[tuple[int, int, int]] = []
+        """For each turn in the journal: the life, its last record then, and the true time."""
         self._incarnation_min = 1
         self.process: Process | None = None
         self.replica: Replica | None = None
@@ -203,9 +207,15 @@ class Host:
     def put_back(self, old: SimulatedDisk) -> None:
         """Put an old copy in the place of the disk, which nobody notices: no promise covers it."""
         self.simulation.note(f"{self.id} gets an old disk")
+        self.has_old_disk = True
         self.crash()
         self.disk.replace_by(old)
         self.group.tracker.disk_was_changed(self.id)
+
+    def count_anew(self) -> None:
+        """Start again with a number that nobody has seen yet: lower ones are refused."""
+        self._incarnation_min = self.lives + 1
+        self.restart()
 
     def accept_loss(self) -> None:
         """Have the operator say that the history known here is to count: `recover --from`."""
@@ -388,6 +398,10 @@ class Host:
         if keeper is not None:
             try:
                 keeper.write(records)
+                if records:
+                    self.written.append(
+                        (self.incarnation, keeper.writer.sequence, self.simulation.now)
+                    )
                 if keeper.needs_sync(now):
                     keeper.sync()
             except (StorageFailed, Died) as error:

@@ -1,0 +1,26 @@
+"""Journals of simulated runs as real files, for the pipeline and for people.
+
+Beside the journals stands `true-times.csv`: when, in the simulation's own time, each turn was
+written. Replicas only know their own clocks, which jump and drift.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coterie.simulation.group import Group
+
+TRUE_TIMES = "true-times.csv"
+
+
+def write_journals(group: Group, folder: Path) -> None:
+    """Write the disks of all replicas into one folder, which is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["group,replica,incarnation,sequence,true_us"]
+    for host in group:
+        host.disk.write_out(folder)
+        lines += [f"{group.name},{host.id},{life},{last},{at}" for life, last, at in host.written]
+    (folder / TRUE_TIMES).write_text("\n".join(lines) + "\n", encoding="utf-8")
