@@ -93,6 +93,8 @@ async def _call(args: argparse.Namespace, target: Target) -> int:
     async with connect_untyped(
         list(target.addresses.values()),
         group=target.group,
+        secret=target.secret,
+        tls=target.tls,
         settings=ClientSettings(deadline=args.deadline),
     ) as remote:
         if args.method is None:

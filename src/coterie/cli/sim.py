@@ -44,7 +44,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
     )
     parser.add_argument(
         "--object",
-        choices=("counter", "dictionary"),
+        choices=("counter", "dictionary", "queue", "locks"),
         help="have clients use a replicated object, and check what they saw: linearizability, or "
         "without an order (PVSYNC alone) that every request counts once",
     )
@@ -103,7 +103,7 @@ def _options(args: argparse.Namespace) -> "RunOptions":
         )
     if args.object and not has_engine(args.stack):
         raise UsageError(f"--object needs a stack that keeps a history: {', '.join(ENGINE_STACKS)}")
-    if args.object == "dictionary" and not is_ordered(args.stack):
+    if args.object not in {None, "counter"} and not is_ordered(args.stack):
         raise UsageError(
             f"{args.stack.upper()} gives no order, so only updates that commute are right on it: "
             "choose --object counter"

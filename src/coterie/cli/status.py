@@ -79,6 +79,8 @@ def see(target: Target, *, deadline: float) -> Overview:
             addresses=target.addresses,
             processes=processes,
             deadline=deadline,
+            secret=target.secret,
+            tls=target.tls,
         )
     )
     if target.config is None and overview.up:
@@ -86,7 +88,15 @@ def see(target: Target, *, deadline: float) -> Overview:
         report = overview.up[0].report
         assert report is not None
         peers = {peer.id: peer.address for peer in report.peers if peer.address}
-        overview = run_loop(look(group=target.group, addresses=peers, deadline=deadline))
+        overview = run_loop(
+            look(
+                group=target.group,
+                addresses=peers,
+                deadline=deadline,
+                secret=target.secret,
+                tls=target.tls,
+            )
+        )
     return overview
 
 

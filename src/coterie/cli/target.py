@@ -6,12 +6,13 @@ a configuration file; with `--address` at an address, which is all that a client
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
+    import ssl
 
     from coterie.cli.parser import Parser
     from coterie.service.config import ClusterConfig
@@ -33,6 +34,12 @@ def add_target(parser: Parser, *, may_be_address: bool) -> None:
             metavar="HOST:PORT",
             help="where a replica takes clients; may be given several times",
         )
+        parser.add_argument(
+            "--secret-file",
+            type=Path,
+            metavar="FILE",
+            help="with --address: the secret that the group asks for, if it does",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +52,8 @@ class Target:
     config: ClusterConfig | None = None
     folder: Path | None = None
     """The folder of the group, if `coterie serve` runs it on this machine."""
-    base: Path = field(default_factory=Path)
-    """The folder of the configuration file, to which its paths are relative."""
+    secret: bytes | None = None
+    tls: ssl.SSLContext | None = None
 
     def again(self) -> str:
         """Give the options that lead to the same group, for advice."""
@@ -58,14 +65,17 @@ class Target:
 def find_target(args: argparse.Namespace) -> Target:
     """Find the group; raises `CoterieError` with what to do."""
     from coterie.runtime.address import parse_address  # noqa: PLC0415 -- start-up stays fast
+    from coterie.runtime.security import read_secret  # noqa: PLC0415
     from coterie.service.config import ConfigError, load_config  # noqa: PLC0415
     from coterie.service.places import CONFIG, find_group  # noqa: PLC0415
+    from coterie.service.security import load_security  # noqa: PLC0415
 
     addresses: list[str] = getattr(args, "address", None) or []
     if addresses:
         return Target(
             group=args.name,
             addresses={str(parse_address(each)): each for each in addresses},
+            secret=None if args.secret_file is None else read_secret(args.secret_file),
         )
     folder = find_group(args.name) if args.config is None else None
     path = args.config if folder is None else folder / CONFIG
@@ -73,10 +83,12 @@ def find_target(args: argparse.Namespace) -> Target:
     if args.name not in config.groups:
         known = ", ".join(config.groups)
         raise ConfigError(f"{path} has no group {args.name!r}; it has {known}")
+    security = load_security(config.security)
     return Target(
         group=args.name,
         addresses={id: str(each.client_address) for id, each in config.replicas.items()},
         config=config,
         folder=folder,
-        base=path.parent,
+        secret=security.secret,
+        tls=None if security.tls is None else security.tls.client,
     )
