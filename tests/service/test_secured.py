@@ -1,0 +1,122 @@
+"""A whole group behind a secret and certificates, and those who have the wrong ones."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from coterie.client.connecting import connect
+from coterie.client.errors import NotDone, NotWelcome
+from coterie.client.settings import ClientSettings
+from coterie.objects import define, update
+from coterie.runtime.loop import run
+from coterie.runtime.security import SecurityError, TlsFiles, read_secret
+from coterie.service.config import ConfigError, parse_config
+from coterie.service.process import ReplicaProcess
+
+if TYPE_CHECKING:
+    import ssl
+    from pathlib import Path
+
+    from coterie.service.config import ClusterConfig
+
+
+class Counter:
+    value: int = 0
+
+    @update
+    def add(self, amount: int) -> int:
+        self.value += amount
+        return self.value
+
+
+def write_files(folder: Path) -> None:
+    authority = trustme.CA()
+    made = authority.issue_cert("replica.test")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    made.private_key_pem.write_to_path(folder / "key.pem")
+    made.cert_chain_pems[0].write_to_path(folder / "certificate.pem")
+    (folder / "secret").write_text("a secret of sufficient length\n")
+
+
+def make_config(folder: Path, *, tls: bool) -> ClusterConfig:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    text = 'cluster = "safe"\n[groups.sums]\nclass = "x:Counter"\n'
+    for index, id in enumerate("abc"):
+        text += (
+            f'[replicas.{id}]\nlisten = "127.0.0.1:{ports[index]}"\n'
+            f'clients = "127.0.0.1:{ports[index + 3]}"\ndir = "{id}"\n'
+        )
+    text += '[security]\nsecret_file = "secret"\n'
+    if tls:
+        text += 'certificate = "certificate.pem"\nkey = "key.pem"\nauthority = "authority.pem"\n'
+    return parse_config(text, source="test.toml", base=folder)
+
+
+def tls_files(folder: Path) -> TlsFiles:
+    return TlsFiles(folder / "certificate.pem", folder / "key.pem", folder / "authority.pem")
+
+
+async def check_refused(address: str, secret: bytes, tls: ssl.SSLContext | None) -> None:
+    async with AsyncExitStack() as stack:
+        connecting = connect(
+            Counter, address, secret=secret, tls=tls, settings=ClientSettings(deadline=2.0)
+        )
+        with pytest.raises((NotWelcome, NotDone)):
+            await stack.enter_async_context(connecting)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_group_and_its_clients_share_what_they_must(tmp_path: Path, *, tls: bool) -> None:
+    write_files(tmp_path)
+    (tmp_path / "other").mkdir()
+    write_files(tmp_path / "other")
+    config = make_config(tmp_path, tls=tls)
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            for id in "abc":
+                process = ReplicaProcess(config, id, objects={"sums": define(Counter)}, found=True)
+                await stack.enter_async_context(process)
+            address = str(config.replicas["a"].client_address)
+            secret = read_secret(tmp_path / "secret")
+            context = tls_files(tmp_path).client if tls else None
+            async with connect(Counter, address, secret=secret, tls=context) as counter:
+                assert await counter.add(3) == 3
+            await check_refused(address, secret[:-1] + b"?", context)
+            if tls:
+                await check_refused(address, secret, None)
+                await check_refused(address, secret, tls_files(tmp_path / "other").client)
+            async with connect(Counter, address, secret=secret, tls=context) as counter:
+                assert await counter.add(4) == 7
+
+    run(story())
+
+
+def test_what_the_configuration_names_must_be_there(tmp_path: Path) -> None:
+    config = make_config(tmp_path, tls=False)
+
+    async def story() -> None:
+        with pytest.raises(SecurityError, match=r"secret cannot be read"):
+            async with ReplicaProcess(config, "a", objects={"sums": define(Counter)}, found=True):
+                pass
+
+    run(story())
+
+
+def test_an_open_cluster_stays_on_loopback() -> None:
+    text = (
+        'cluster = "open"\n[groups.sums]\nclass = "x:Counter"\n'
+        '[replicas.a]\nlisten = "0.0.0.0:7001"\nadvertise = "10.0.0.1:7001"\n'
+        'clients = "127.0.0.1:7101"\ndir = "a"\n'
+    )
+    with pytest.raises(ConfigError, match=r"listen = '0\.0\.0\.0:7001' can be reached"):
+        parse_config(text, source="open.toml")
+    parse_config(text + "[security]\nallow_open = true\n", source="open.toml")
