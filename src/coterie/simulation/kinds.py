@@ -1,9 +1,9 @@
 """What simulated clients do with an object, and what they must have seen.
 
 A *kind* of object is a class, a way to draw requests at random, and a check of all that came of
-them. Counters and dictionaries have to look like one object that does one thing at a time
-(linearizability, in true time). On a stack without order there is no such promise: there, a tally
-counts how often each request was executed.
+them. The ready-made objects have to look like one object that does one thing at a time
+(linearizability, in true time), and fencing numbers have to rise. On a stack without order there is
+no such promise: there, a tally counts how often each request was executed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coterie.checking.history import Violation
 from coterie.checking.linearizability import Linearizable, Operation, check
-from coterie.checking.linearizability.model import Deterministic, Model
-from coterie.checking.linearizability.models import Add, Total
+from coterie.checking.linearizability.model import At, Deterministic, Model, PerKey
+from coterie.checking.linearizability.models import (
+    Acquire,
+    Add,
+    Dequeue,
+    Enqueue,
+    Holder,
+    Release,
+    Total,
+)
 from coterie.checking.linearizability.models import Counter as CounterModel
+from coterie.checking.linearizability.models import Lock as LockModel
 from coterie.objects import define, query, update
-from coterie.ready import Counter, Dictionary
+from coterie.ready import Counter, Dictionary, Holding, Locks, Queue
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -190,6 +199,123 @@ class DictionaryKind(ObjectKind):
         return twice + _check_linearizable(operations, ItemModel())
 
 
+# ---- queue
+
+
+class Labels(Queue[str]):
+    """A queue of the labels of the requests that put them."""
+
+    @query
+    def contents(self) -> list[str]:
+        """Give what waits, the first first."""
+        return [self.items[number].value for number in sorted(self.waiting)]
+
+
+class QueueModel(Deterministic[tuple[int, tuple[str, ...]], Enqueue | Dequeue, object]):
+    """A queue that numbers what is put.
+
+    The numbers say in which order things were put, without which the search would try them all.
+    """
+
+    def initial(self) -> tuple[int, tuple[str, ...]]:
+        return 0, ()
+
+    def is_read(self, command: Enqueue | Dequeue, result: object) -> bool:
+        return isinstance(command, Dequeue) and result is None
+
+    def apply(
+        self, state: tuple[int, tuple[str, ...]], command: Enqueue | Dequeue
+    ) -> tuple[tuple[int, tuple[str, ...]], object]:
+        last, waiting = state
+        if isinstance(command, Enqueue):
+            return (last + 1, (*waiting, str(command.item))), last + 1
+        return ((last, waiting[1:]), waiting[0]) if waiting else (state, None)
+
+
+class QueueKind(ObjectKind):
+    """Clients put and take; labels are unique, so one that is taken twice shows."""
+
+    definition = define(Labels)
+    look = "contents"
+
+    def draw(self, random: Random, label: str) -> Use:
+        if random.random() < 0.5:  # noqa: PLR2004 -- so that it is often empty
+            return Use(Enqueue(label), "put", (label,))
+        return Use(Dequeue(), "take", ())
+
+    def violations(self, operations: Operations, states: Sequence[object]) -> list[Violation]:
+        del states
+        return _check_linearizable(operations, QueueModel())
+
+
+# ---- locks
+
+
+class LocksKind(ObjectKind):
+    """Clients acquire and release two locks, and ask who holds them.
+
+    Leases outlast the run. Owners are the labels of requests, so every holding has its own; what
+    became of an acquisition without an answer is found out by asking who holds the lock.
+    """
+
+    definition = define(Locks)
+    look = "count"
+    _LEASE = 86_400.0
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[str, int]] = {}
+        """Owner and fence of the last holding that somebody heard of, by lock."""
+        self._fences: dict[str, int] = {}
+        """By owner."""
+
+    def draw(self, random: Random, label: str) -> Use:
+        name = random.choice("xy")
+        match random.choice(("acquire", "release", "holder")):
+            case "holder":
+                return Use(At(name, Holder()), "holder", (name,), is_read=True)
+            case "release" if name in self._held:
+                owner, fence = self._held[name]
+                return Use(At(name, Release(owner)), "release", (name, fence))
+            case _:
+                return Use(At(name, Acquire(label)), "acquire", (name, label, self._LEASE))
+
+    def result(self, use: Use, answer: object) -> object:
+        command = use.command
+        assert isinstance(command, At)
+        match command.command, answer:
+            case Acquire(owner), int(fence):
+                self._learn(str(command.key), str(owner), fence)
+                return True
+            case Acquire(), _:
+                return False
+            case Holder(), Holding(owner=owner, fence=fence):
+                self._learn(str(command.key), owner, fence)
+                return owner
+        return answer
+
+    def _learn(self, name: str, owner: str, fence: int) -> None:
+        self._held[name] = owner, fence
+        self._fences[owner] = fence
+
+    def violations(self, operations: Operations, states: Sequence[object]) -> list[Violation]:
+        del states
+        return [*self._falling(operations), *_check_linearizable(operations, PerKey(LockModel()))]
+
+    def _falling(self, operations: Operations) -> list[Violation]:
+        """Find a fence that is not above that of an acquisition that had ended before."""
+        acquired = [
+            (each.returned, each.called, self._fences[str(each.command.command.owner)])
+            for each in operations
+            if isinstance(each.command.command, Acquire) and each.result is True
+        ]
+        return [
+            Violation("fences rise", f"{later} was given after {fence}")
+            for returned, _, fence in acquired
+            for _, called, later in acquired
+            if returned is not None and returned < called and later <= fence
+        ][:3]
+
+
 # ---- tally, without order
 
 
@@ -234,7 +360,12 @@ class TallyKind(ObjectKind):
         return found
 
 
-KINDS: dict[str, type[ObjectKind]] = {"counter": CounterKind, "dictionary": DictionaryKind}
+KINDS: dict[str, type[ObjectKind]] = {
+    "counter": CounterKind,
+    "dictionary": DictionaryKind,
+    "queue": QueueKind,
+    "locks": LocksKind,
+}
 """By the name that a user gives it."""
 
 
