@@ -52,7 +52,8 @@ def done(value: object, position: int = 1) -> Done:
 class FakeReplica:
     """Says hello and opens sessions like a replica; *on_ask* decides about the rest.
 
-    It keeps nothing: with `answer_updates` it gives every update its number as answer.
+    It keeps nothing: with `answer_updates` it gives every update its number as answer. It always
+    answers `names()`, after everything said before it: a round trip for a test to wait for.
     """
 
     def __init__(self, id: str = "fake", role: str = "primary") -> None:
@@ -133,6 +134,9 @@ class FakeReplica:
                     self.sessions += 1
                     self.answer(0, token, Opened(self.sessions))
                 self.on_ask(self, message)
+                for query in message.queries:
+                    if query.method == "names":
+                        self.answer(0, query.token, done([]))
             case _:
                 raise AssertionError(message)
 

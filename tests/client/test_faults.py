@@ -12,7 +12,14 @@ from tests.runtime.proxy import reserve_port
 from tests.service.groups import Counter
 
 import coterie
-from coterie.client import MethodFailed, NotDone, NotWelcome, OutcomeUnknown, open_client
+from coterie.client import (
+    MethodFailed,
+    NotDone,
+    NotWelcome,
+    OutcomeUnknown,
+    connection_of,
+    open_client,
+)
 from coterie.client.frames import encode_frame
 from coterie.client.messages import (
     AskAgain,
@@ -25,6 +32,7 @@ from coterie.client.messages import (
     RolledBack,
     Settled,
 )
+from coterie.client.updates import UpdateRequest
 from coterie.kernel.engine import Standing
 from coterie.objects import BadArguments
 from coterie.objects.outcomes import AlreadyForgotten, Failed, NotTaken, SessionEvicted
@@ -195,6 +203,63 @@ def test_a_bad_replica_is_left_for_a_good_one_within_the_deadline(kind: str) -> 
                 asked = len(bad.updates)
                 assert await counter.add(1) == 2
                 assert len(bad.updates) == asked, "the client stays with the good one"
+
+    run(story)
+
+
+def test_a_busy_replica_is_not_asked_everything_twice() -> None:
+    """All answers are slower than `hedge_after`, but they keep coming."""
+
+    async def story() -> None:
+        busy, other = FakeReplica("busy"), FakeReplica("other")
+        waiting: list[tuple[int, int]] = []
+
+        def queue(_: FakeReplica, ask: Ask) -> None:
+            waiting.extend((update.session, update.number) for update in ask.updates)
+
+        async def work() -> None:
+            while True:
+                await asyncio.sleep(0.01)
+                for session, number in waiting[:5]:
+                    busy.answer(session, number, done(number))
+                del waiting[:5]
+
+        async with serving(busy, other):
+            busy.peers = []
+            async with connect(busy) as counter:
+                busy.say(News("primary", [Peer("other", other.address, is_in_view=True)]))
+                await counter.add(1)
+                busy.on_ask = queue
+                worker = asyncio.ensure_future(work())
+                await asyncio.gather(*(counter.add(1) for _ in range(60)))
+                worker.cancel()
+                assert len(busy.updates) == len(set(busy.updates)) == 61
+                assert not other.updates
+
+    run(story)
+
+
+def test_a_replica_that_answers_some_and_never_others_is_passed_by_in_time() -> None:
+    async def story() -> None:
+        picky, other = FakeReplica("picky"), FakeReplica("other")
+
+        def pick(replica: FakeReplica, ask: Ask) -> None:
+            for update in ask.updates:
+                if update.number != 2:
+                    replica.answer(update.session, update.number, done(update.number))
+
+        async with serving(picky, other):
+            picky.peers = []
+            async with connect(picky) as counter:
+                picky.say(News("primary", [Peer("other", other.address, is_in_view=True)]))
+                picky.on_ask = pick
+                await counter.add(1)
+                ignored = asyncio.ensure_future(counter.add.options(deadline=2)(1))
+                await asyncio.sleep(0)
+                while not ignored.done():
+                    await counter.add(1)
+                    await asyncio.sleep(0.005)
+                assert await ignored == 2
 
     run(story)
 
@@ -437,15 +502,15 @@ def test_outstanding_numbers_stay_within_the_window() -> None:
         async with serving(fake), connect(fake) as counter:
             fake.on_ask = FakeReplica.ignore
             calls = [asyncio.ensure_future(counter.add(1)) for _ in range(50)]
-            await counter_idle()
+            await counter.names()
             numbers = sorted({number for _, number in fake.updates})
             assert numbers == list(range(1, 17))
             # The second is answered, but the first is not: the window cannot move.
             fake.answer(1, 2, done(2))
-            await counter_idle()
+            await counter.names()
             assert max(number for _, number in fake.updates) == 16
             fake.answer(1, 1, done(1))
-            await counter_idle()
+            await counter.names()
             assert max(number for _, number in fake.updates) == 18
             assert fake.asked[-1].updates[-1].lowest == 3
             fake.on_ask = FakeReplica.answer_updates
@@ -454,12 +519,6 @@ def test_outstanding_numbers_stay_within_the_window() -> None:
             assert sorted(await asyncio.gather(*calls)) == list(range(1, 51))
 
     run(story)
-
-
-async def counter_idle() -> None:
-    """Let what was written come to the other end."""
-    for _ in range(20):
-        await asyncio.sleep(0.001)
 
 
 def test_a_client_that_is_full_makes_its_callers_wait_and_then_refuses_them() -> None:
@@ -569,7 +628,7 @@ def test_an_optimistic_answer_can_be_awaited_until_it_is_settled() -> None:
             assert (first.value, first.standing) == (10, Standing.OPTIMISTIC)
             fake.say(Settled(9))
             waiting = asyncio.ensure_future(first.settled())
-            await counter_idle()
+            await counter.names()
             assert not waiting.done()
             fake.say(Settled(10))
             assert (await waiting).standing is Standing.AUTHORITATIVE
@@ -604,7 +663,7 @@ def test_an_unsettled_number_is_not_given_up() -> None:
             await counter.add.detailed(1)
             assert fake.asked[-1].updates[0].lowest == 1
             fake.say(Settled(10))
-            await counter_idle()
+            await counter.names()
             await counter.add.detailed(1)
             assert fake.asked[-1].updates[0].lowest == 3
 
@@ -620,7 +679,7 @@ def test_a_lost_replica_leaves_optimistic_answers_to_be_settled_elsewhere() -> N
                 one.on_ask = optimistic
                 first = await counter.add.detailed(1)
                 one.say(News("primary", [Peer("other", other.address, is_in_view=True)]))
-                await counter_idle()
+                await counter.names()
                 one.is_mute = True
                 one.hang_up()
                 final = await first.settled()
@@ -636,7 +695,7 @@ def test_when_the_state_was_replaced_everything_is_asked_for_again() -> None:
         async with serving(fake), connect(fake) as counter:
             fake.on_ask = FakeReplica.ignore
             call = asyncio.ensure_future(counter.add(1))
-            await counter_idle()
+            await until(lambda: bool(fake.updates))
             fake.on_ask = FakeReplica.answer_updates
             fake.say(AskAgain())
             assert await call == 1
@@ -657,7 +716,11 @@ def test_a_majority_with_one_viewstamp_makes_an_answer_authoritative() -> None:
                 if replica.id == watching[0]:  # this one has another history
                     replica.answer(session, number, done(5, 6), OPTIMISTIC)
 
-        async with serving(*fakes), connect(fakes[0]) as counter:
+        patient = msgspec.structs.replace(QUICK, hedge_after=20.0)
+        async with (
+            serving(*fakes),
+            coterie.connect(Counter, fakes[0].address, settings=patient) as counter,
+        ):
             await counter.add(1)
             home = next(fake for fake in fakes if fake.updates)
             watching = [fake.id for fake in fakes if fake is not home]
@@ -665,14 +728,16 @@ def test_a_majority_with_one_viewstamp_makes_an_answer_authoritative() -> None:
                 fake.on_ask = watch
             add = counter.add.options(majority=True, deadline=5)
             call = asyncio.ensure_future(add.detailed(1))
-            await counter_idle()
+            client = connection_of(counter).client
+            [request] = client._live
+            assert isinstance(request, UpdateRequest)
+            await until(lambda: len(request.votes or ()) == 2)
             assert not call.done(), "two answers with different viewstamps are no majority"
             third = next(fake for fake in fakes if fake.id == watching[1])
             third.answer(1, 2, done(5, 5), OPTIMISTIC)
             result = await call
             assert (result.position, result.standing) == (5, Standing.AUTHORITATIVE)
-            await counter_idle()
-            assert any(ask.unwatches == [(1, 2)] for ask in third.asked)
+            await until(lambda: any(ask.unwatches == [(1, 2)] for ask in third.asked))
 
     run(story)
 

@@ -141,6 +141,8 @@ class Channel(asyncio.Protocol):
         self.reason = "the connection was closed"
         self.unwelcome: NotWelcome | None = None
         self.read_at = 0.0
+        self.answered_at = 0.0
+        """When the replica last gave an answer that was no refusal."""
         self.is_let_go = False
         """Whether we have closed it ourselves, without blame."""
         self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,7 +1,8 @@
 """A client of one group: how a request comes to its outcome through the faults of replicas.
 
-A request without an answer for a while is made again at another replica; one that was not taken
-is made again after a pause; when a connection is lost, or a replica says that it may have passed
+A request without an answer for a while is made again at another replica; it waits longer where
+the replica answers others, because that one is busy, not gone. A request that was not taken is
+made again after a pause. When a connection is lost, or a replica says that it may have passed
 over an answer, everything asked for there is asked for again. All of it ends with the request's
 deadline.
 
@@ -48,8 +49,12 @@ if TYPE_CHECKING:
     from coterie.kernel.views import Viewstamp
     from coterie.objects import Answer, Done, Failed
 
-PATIENCE = 3
+REFUSALS_MAX = 3
 """How often a replica that says it takes updates may refuse one before another is sought."""
+PATIENCE = 4
+"""How many times longer a request waits where other answers come."""
+ANSWERS_LOOKED_AT = 16
+"""Of how many answers in a frame is looked whether a replica takes requests."""
 LATE = "no outcome by the deadline"
 
 
@@ -301,6 +306,7 @@ class GroupClient:
             self.replicas.seek()
         else:
             request.attempts += 1
+            request.sent_at = now
             channel.add(request)
             if isinstance(request, UpdateRequest) and request.votes is not None:
                 self._watch_elsewhere(request)
@@ -323,7 +329,7 @@ class GroupClient:
     def try_later(self, request: Request, channel: Channel, reason: str) -> None:
         """Make a request again after a pause: it was not taken."""
         request.reason = f"replica {channel.replica!r} says: {reason}"
-        if not channel.is_primary or request.refusals >= PATIENCE:
+        if not channel.is_primary or request.refusals >= REFUSALS_MAX:
             self.replicas.suspect(channel)
         settings = self.settings
         pause = min(settings.retry_first * 2 ** min(request.refusals, 20), settings.retry_max)
@@ -370,10 +376,32 @@ class GroupClient:
         elif isinstance(request, UpdateRequest | BatchRequest) and request.window is None:
             request.check_at = request.deadline  # it waits in its session
         else:
-            channel = request.channel
-            if channel is not None and channel.is_ready and request.attempts > request.refusals:
+            self._ask_elsewhere(request, now)
+
+    def _ask_elsewhere(self, request: Request, now: float) -> None:
+        channel = request.channel
+        if channel is not None and channel.is_ready and request.attempts > request.refusals:
+            if channel.answered_at <= now - request.wait:
                 self.replicas.suspect(channel)
-            self.send(request)
+            elif not self._has_waited_enough(request, now):
+                return
+        self.send(request)
+
+    def _has_waited_enough(self, request: Request, now: float) -> bool:
+        """Be more patient where the replica answers others, and have another one at hand.
+
+        Were all requests made again elsewhere because all are slow, they would be slower still.
+        """
+        settings = self.settings
+        patience = min(PATIENCE * settings.hedge_after, (request.deadline - request.sent_at) / 2)
+        until = request.sent_at + patience
+        if now < until:
+            request.check_at = min(now + request.wait, until)
+            return False
+        if not self.replicas.has_spare():
+            request.check_at = min(now + settings.retry_first, request.deadline)
+            return False
+        return True
 
     # ---- what channels report
 
@@ -408,8 +436,9 @@ class GroupClient:
 
     def on_answers(self, channel: Channel, answers: Sequence[Answer]) -> None:
         windows, tokens = self._windows, self._tokens
-        if channel.is_suspect and channel.is_primary:
-            channel.is_suspect = all(isinstance(each.outcome, NotTaken) for each in answers)
+        if not all(isinstance(each.outcome, NotTaken) for each in answers[:ANSWERS_LOOKED_AT]):
+            channel.answered_at = self.loop.time()
+            channel.is_suspect = channel.is_suspect and not channel.is_primary
         for answer in answers:
             session = answer.session
             request: Request | None

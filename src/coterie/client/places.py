@@ -2,7 +2,7 @@
 
 It begins with the addresses it was given and learns the others from the replicas themselves. A
 place that cannot be reached is tried again after a pause that doubles; one that has said that we
-are not welcome is not tried again, unless it is learned anew.
+are not welcome, after a long one: it may be given another secret or release while we wait.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from coterie.client.messages import Peer
     from coterie.client.settings import ClientSettings
 
+UNWELCOME_PAUSE = 5.0
+"""Seconds before a place is tried again that has said that we are not welcome."""
 PLACES_MAX = 256
 """More addresses than any group has; what is beyond is not learned."""
 
@@ -73,6 +75,8 @@ class Places:
         if place is not None:
             settings = self._settings
             pause = min(settings.retry_first * 2 ** min(place.failures, 20), settings.retry_max)
+            if unwelcome is not None:
+                pause = UNWELCOME_PAUSE
             place.failures += 1
             place.retry_at = now + pause * self._random.uniform(0.5, 1.5)
             place.unwelcome = unwelcome
@@ -83,6 +87,7 @@ class Places:
         if place is not None:
             place.failures = 0
             place.retry_at = 0.0
+            place.unwelcome = None
             place.replica = replica
 
     def choose(
@@ -95,9 +100,7 @@ class Places:
         candidates = [
             place
             for place in self._places.values()
-            if place.unwelcome is None
-            and place.address not in avoid
-            and not (place.replica and place.replica in replicas)
+            if place.address not in avoid and not (place.replica and place.replica in replicas)
         ]
         ready = [place for place in candidates if place.retry_at <= now]
         if ready:
@@ -109,7 +112,7 @@ class Places:
         return None, min((place.retry_at for place in candidates), default=None)
 
     def why_hopeless(self) -> NotWelcome | None:
-        """Say why no address will ever be of use, if that is so."""
+        """Say why no address is of use, if all say that we are not welcome."""
         for place in self._places.values():
             if place.unwelcome is None:
                 return None

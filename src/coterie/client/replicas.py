@@ -148,6 +148,13 @@ class Replicas:
             if others:
                 self.home = self._random.choice(others)
 
+    def has_spare(self) -> bool:
+        """Say whether there are two channels to choose from; if not, seek another."""
+        if len(self.ready()) > 1:
+            return True
+        self.seek(spare=True)
+        return False
+
     def want_all(self) -> None:
         """Be connected to all replicas from now on."""
         if not self._wants_all:
@@ -184,13 +191,13 @@ class Replicas:
 
     # ---- seeking
 
-    def seek(self) -> None:
-        """See to it that there is a good channel, or as many as are wanted."""
+    def seek(self, *, spare: bool = False) -> None:
+        """See to it that there is a good channel, or one more, or as many as are wanted."""
         ready = self.ready()
         limit = DIALS_MAX
         if self._wants_all:
             limit = 1 << 30
-        elif any(not channel.is_suspect for channel in ready):
+        elif not spare and any(not channel.is_suspect for channel in ready):
             return
         now = self._loop.time()
         replicas = {channel.replica for channel in ready}

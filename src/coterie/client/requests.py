@@ -63,7 +63,8 @@ class Request:
     wait = 0.0
     """How long to wait for an answer before asking elsewhere; it grows."""
     channel: Channel | None = None
-    """Where it was sent last."""
+    """Where it was sent last, and when."""
+    sent_at = 0.0
     attempts = 0
     refusals = 0
     reason = ""
