@@ -13,6 +13,7 @@ from coterie.bench.conductor import BenchError, crew
 from coterie.bench.disk import file_system, sync_ms
 from coterie.bench.engine import Plan, Report
 from coterie.bench.figures import Figure, Target, rate, show
+from coterie.bench.loading import Timing
 from coterie.bench.machine import Others
 from coterie.bench.order import Result
 from coterie.bench.pages import busy_note, figures_table
@@ -211,9 +212,7 @@ def test_a_tiny_run(
 ) -> None:
     tiny = msgspec.structs.replace(
         engine.QUICK,
-        seconds=0.2,
-        warm_up=0.05,
-        repeats=1,
+        timing=Timing(seconds=0.2, warm_up=0.05, repeats=1),
         state_mb=1,
         message_bytes=(100,),
         rounds=order.Plan(

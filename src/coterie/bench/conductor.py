@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from coterie.bench.words import Answer, Echo, Listening, Measured, Order, Ready, Sample, Sampled
+from coterie.bench.words import (
+    Alone,
+    Answer,
+    Echo,
+    Latencies,
+    Listening,
+    Measured,
+    Order,
+    Ready,
+    Sample,
+    Sampled,
+)
 from coterie.kernel.errors import CoterieError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
 ECHO_BYTES = 100
 ECHO_COUNT = 400
@@ -69,6 +81,11 @@ class Worker:
         self.tell(Sample())
         return await self._expect(Sampled)
 
+    async def call_alone(self, alone: Alone) -> Latencies:
+        """Have the worker make one call after the other."""
+        self.tell(alone)
+        return await self._expect(Latencies)
+
     async def _expect(self, kind: type[T]) -> T:
         answer = await self.answer()
         assert isinstance(answer, kind), answer
@@ -88,6 +105,20 @@ class Worker:
             async with asyncio.timeout(END_SECONDS):
                 await self._process.wait()
         await self.kill()
+
+
+async def samples(workers: Sequence[Worker]) -> list[Sampled]:
+    """Sample several workers at once."""
+    return list(await asyncio.gather(*(worker.sample() for worker in workers)))
+
+
+def free_ports(count: int) -> list[int]:
+    """Give ports of loopback that nobody uses at present."""
+    with ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return [each.getsockname()[1] for each in sockets]
 
 
 class Crew:

@@ -18,7 +18,6 @@ on record and as safe as the journal's mode says.
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from statistics import median
 from typing import TYPE_CHECKING
@@ -29,19 +28,17 @@ from coterie.bench import order
 from coterie.bench.conductor import Yardstick, crew, yardstick
 from coterie.bench.disk import file_system, sync_ms
 from coterie.bench.figures import Figure, Target, rate
+from coterie.bench.loading import Timing, measure_load
 from coterie.bench.machine import Others, describe_machine
 from coterie.bench.order import measure_rounds, profile_place
 from coterie.bench.rollback import RollBack
 from coterie.bench.transfer import measure_transfer
-from coterie.bench.words import Host, HostAll, Load, Stop
+from coterie.bench.words import Host, HostAll, Load
 from coterie.stacks import ENGINE_STACKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
-
-    from coterie.bench.conductor import Worker
-    from coterie.bench.words import Sampled
 
 PARTS = ("in-process", "loopback", "transfer", "roll-back", "rounds")
 JOURNALS = {"off": "", "on": "none", "sync turn": "turn"}
@@ -66,17 +63,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls of a session are packed into an entry, unless that is too large."""
     single_calls: int = 64
     """How many calls of a session are outstanding one by one."""
-    seconds: float = 1.0
-    warm_up: float = 0.4
-    repeats: int = 3
+    timing: Timing = Timing()
     state_mb: int = 100
     rounds: order.Plan = order.Plan(stacks=ENGINE_STACKS, repeats=3)
 
 
 QUICK = Plan(
     replicas=(3,),
-    seconds=0.4,
-    warm_up=0.2,
+    timing=Timing(seconds=0.4, warm_up=0.2),
     state_mb=20,
     rounds=order.Plan(stacks=ENGINE_STACKS, members=(3,), repeats=1),
 )
@@ -105,32 +99,6 @@ def loads(plan: Plan, message_bytes: int) -> list[tuple[str, Load]]:
         ("packed", Load(plan.sessions, packed, message_bytes, is_packed=True)),
         ("one by one", Load(plan.sessions, plan.single_calls, message_bytes, is_packed=False)),
     ]
-
-
-async def measure_load(
-    workers: Sequence[Worker], load: Load, plan: Plan
-) -> tuple[list[float], float]:
-    """Load the first of some replicas; give commands per second, and CPU time of all for each."""
-    first = workers[0]
-    first.tell(load)
-    await first.ready()
-    await asyncio.sleep(plan.warm_up)
-    await _samples(workers)
-    rates: list[float] = []
-    costs: list[float] = []
-    for _ in range(plan.repeats):
-        await asyncio.sleep(plan.seconds)
-        samples = await _samples(workers)
-        calls = max(samples[0].calls, 1)
-        rates.append(samples[0].calls / samples[0].seconds)
-        costs.append(sum(sample.cpu_seconds for sample in samples) / calls * 1e6)
-    first.tell(Stop())
-    await first.ready()
-    return rates, median(costs)
-
-
-async def _samples(workers: Sequence[Worker]) -> list[Sampled]:
-    return list(await asyncio.gather(*(worker.sample() for worker in workers)))
 
 
 async def measure(
@@ -193,7 +161,7 @@ async def _measure_in_process(
             for message_bytes in plan.message_bytes:
                 for name, load in loads(plan, message_bytes):
                     echo_ms = await stick.measure()
-                    rates, cpu_us = await measure_load([worker], load, plan)
+                    rates, cpu_us = await measure_load(worker, [worker], load, plan.timing)
                     add(
                         rate(
                             section="in process",
@@ -235,10 +203,13 @@ async def _measure_loopback(
                         )
                     for worker in started.workers:
                         await worker.ready()
+                    orderer = started.workers[0]
                     for message_bytes in plan.message_bytes:
                         for name, load in loads(plan, message_bytes):
                             echo_ms = await stick.measure()
-                            rates, cpu_us = await measure_load(started.workers, load, plan)
+                            rates, cpu_us = await measure_load(
+                                orderer, started.workers, load, plan.timing
+                            )
                             target = TARGETS.get(("loopback", name, message_bytes, journal))
                             add(
                                 rate(
@@ -262,7 +233,7 @@ def _measure_roll_back(plan: Plan, add: Callable[[Figure], None]) -> None:
         for kept in (0, entries):
             times = [
                 subject.measure(entries + kept, kept, message_bytes) * 1000
-                for _ in range(plan.repeats + 2)
+                for _ in range(plan.timing.repeats + 2)
             ]
             what = f"{entries} entries" + (f", {kept} kept" if kept else "")
             add(

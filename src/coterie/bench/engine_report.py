@@ -8,6 +8,7 @@ from coterie.bench.order import BURST
 from coterie.bench.pages import (
     busy_note,
     comma_separated,
+    disk_words,
     figures_table,
     machine_words,
     write_forms,
@@ -45,12 +46,11 @@ def setting(report: Report) -> str:
     if max(plan.replicas) > int(report.machine["cores"]):
         notes = f" There are more replicas than cores, so replicas wait for each other.{notes}"
     return (
-        f"{machine_words(report.machine)}. Stack {plan.stack}, unless another is named. Medians of "
-        f"{plan.repeats} times {plan.seconds:g} s after {plan.warm_up:g} s to warm up; "
-        f"{plan.sessions} sessions with {plan.calls} calls outstanding each if packed (fewer of "
-        f"large ones), {plan.single_calls} if not. Journals on {report.disk or 'a file system'}, "
-        f"where a small write and its fdatasync take {report.sync_ms:.1f} ms. Raw TCP round trip "
-        f"in the same run: {report.echo_ms * 1000:.0f} us.{notes}"
+        f"{machine_words(report.machine)}. Stack {plan.stack}, unless another is named; "
+        f"{plan.timing}; {plan.sessions} sessions with {plan.calls} calls outstanding each if "
+        f"packed (fewer of large ones), {plan.single_calls} if not. "
+        f"{disk_words(report.disk, report.sync_ms)} Raw TCP round trip in the same run: "
+        f"{report.echo_ms * 1000:.0f} us.{notes}"
     )
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import cProfile
-import resource
 import socket
 import time
 from pathlib import Path
@@ -12,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from coterie.bench.load import LoadFront
 from coterie.bench.rowing import GROUP, PATIENT
+from coterie.bench.sampling import profiling, sampling
 from coterie.bench.speech import answer
 from coterie.bench.subjects import SUBJECTS
-from coterie.bench.words import Fill, Host, HostAll, Load, Ready, Sample, Sampled, Stop
+from coterie.bench.words import Fill, Host, HostAll, Load, Ready, Sample, Stop
 from coterie.journal.disk import FileDisk
 from coterie.journal.format import Sync
 from coterie.journal.keeper import JournalKeeper, KeeperSettings
@@ -38,17 +36,22 @@ if TYPE_CHECKING:
     from coterie.objects import Answer
     from coterie.runtime.driver import Driver
 
-TICK_SECONDS = 0.005
 FILL_AT_ONCE = 10_000
 
 
 class Watch(LoadFront):
-    """The load, which also notes how long the replica was a learner."""
+    """The load, which also notes how long the replica was a learner. A `Source` of samples."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.driver: Driver
+        self.is_orderer = False
         self.learning_seconds = 0.0
         self._learning_since = 0.0
+
+    @property
+    def turns(self) -> int:
+        return self.driver.turns
 
     def status(self, status: Status) -> None:
         now = time.perf_counter()
@@ -56,76 +59,6 @@ class Watch(LoadFront):
             self.learning_seconds += now - self._learning_since
         self._learning_since = now if status.role is Role.LEARNER else 0.0
         super().status(status)
-
-
-class Pulse:
-    """Finds out how long the loop was kept from everything else."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._longest = 0.0
-        self._at = self._loop.time()
-        self._timer = self._loop.call_later(TICK_SECONDS, self._beat)
-
-    def _beat(self) -> None:
-        self._note()
-        self._timer = self._loop.call_later(TICK_SECONDS, self._beat)
-
-    def _note(self) -> None:
-        now = time.perf_counter()
-        self._longest = max(self._longest, now - self._at - TICK_SECONDS)
-        self._at = now
-
-    def take(self) -> float:
-        """Give the longest pause since this was asked last."""
-        longest, self._longest = self._longest, 0.0
-        return longest
-
-    def stop(self) -> None:
-        self._timer.cancel()
-
-
-class Sampler:
-    """Says what happened since it was asked last."""
-
-    def __init__(self, driver: Driver, watch: Watch, pulse: Pulse) -> None:
-        self._driver = driver
-        self._watch = watch
-        self._pulse = pulse
-        self._last = self._now()
-
-    def _now(self) -> tuple[float, float, int, int]:
-        return (
-            time.perf_counter(),
-            time.process_time(),
-            self._watch.answered,
-            self._driver.turns,
-        )
-
-    def take(self) -> Sampled:
-        last, self._last = self._last, self._now()
-        took, cpu, calls, turns = (
-            now - before for now, before in zip(self._last, last, strict=True)
-        )
-        return Sampled(
-            seconds=took,
-            cpu_seconds=cpu,
-            calls=int(calls),
-            gap_seconds=self._watch.take_gap(),
-            pause_seconds=self._pulse.take(),
-            turns=int(turns),
-            memory_bytes=resident_bytes(),
-            learning_seconds=self._watch.learning_seconds,
-        )
-
-
-def resident_bytes() -> int:
-    """Give how much memory this process takes."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError, ValueError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # the most it ever took
-    return pages * resource.getpagesize()
 
 
 async def be_replica(host: Host, listener: socket.socket, orders: Orders) -> None:
@@ -155,11 +88,12 @@ async def be_replica(host: Host, listener: socket.socket, orders: Orders) -> Non
             keeper=keeper,
         )
         watch.ask = hosted.ask
+        watch.driver = live.driver
         live.driver.turn_ended.append(watch.turn_ended)
         while not _is_whole(hosted, len(peers) + 1):
             watch.changed.clear()
             await watch.changed.wait()
-        await _serve(orders, live.driver, watch, host.profile, host.id)
+        await _serve(orders, watch, host.profile, host.id)
 
 
 class _LoadedGroup(LocalGroup):
@@ -186,25 +120,36 @@ async def be_group(host: HostAll, orders: Orders) -> None:
         replica = group.primary
         assert replica is not None
         watch.ask = replica.ask
+        watch.driver = replica.driver
         replica.driver.turn_ended.append(watch.turn_ended)
-        await _serve(orders, replica.driver, watch, host.profile, "all")
+        await _serve(orders, watch, host.profile, "all")
     finally:
         group.close()
 
 
-async def _serve(orders: Orders, driver: Driver, watch: Watch, folder: str, name: str) -> None:
+async def _serve(orders: Orders, watch: Watch, folder: str, name: str) -> None:
     """Say that the replica is ready, and obey."""
     calm_collector()
     answer(Ready())
-    profile = cProfile.Profile() if folder else None
-    pulse = Pulse()
-    try:
-        await _obey(orders, watch, Sampler(driver, watch, pulse), profile)
-    finally:
-        pulse.stop()
-        if profile is not None:
-            profile.disable()
-            profile.dump_stats(Path(folder) / f"{name}.pstats")
+    with profiling(folder, name) as profile, sampling(watch) as sampler:
+        async for order in orders:
+            match order:
+                case Load():
+                    await watch.start(order)
+                    answer(Ready())
+                case Fill():
+                    for first in range(0, order.values, FILL_AT_ONCE):
+                        count = min(FILL_AT_ONCE, order.values - first)
+                        await watch.call_once("fill", first, count, order.value_bytes)
+                    answer(Ready())
+                case Sample():
+                    profile()  # from the first sample on: the warm-up is over
+                    answer(sampler.take())
+                case Stop():
+                    await watch.stop()
+                    answer(Ready())
+                case _:
+                    raise AssertionError(order)
 
 
 def _open_journal(host: Host) -> JournalKeeper:
@@ -226,27 +171,3 @@ def _open_journal(host: Host) -> JournalKeeper:
 def _is_whole(hosted: HostedObject, size: int) -> bool:
     status = hosted.status
     return status is not None and status.role is Role.PRIMARY and len(status.members) == size
-
-
-async def _obey(
-    orders: Orders, watch: Watch, sampler: Sampler, profile: cProfile.Profile | None
-) -> None:
-    async for order in orders:
-        match order:
-            case Load():
-                await watch.start(order)
-                answer(Ready())
-            case Fill():
-                for first in range(0, order.values, FILL_AT_ONCE):
-                    count = min(FILL_AT_ONCE, order.values - first)
-                    await watch.call_once("fill", first, count, order.value_bytes)
-                answer(Ready())
-            case Sample():
-                if profile is not None:
-                    profile.enable()  # from the first sample on: the warm-up is over
-                answer(sampler.take())
-            case Stop():
-                await watch.stop()
-                answer(Ready())
-            case _:
-                raise AssertionError(order)

@@ -74,6 +74,14 @@ def machine_words(machine: Mapping[str, str | int]) -> str:
     )
 
 
+def disk_words(disk: str, sync_ms: float) -> str:
+    """Say where the journals are kept, and how long that disk takes."""
+    return (
+        f"Journals on {disk or 'a file system'}, where a small write and its fdatasync take "
+        f"{sync_ms:.1f} ms."
+    )
+
+
 def busy_note(machine: Mapping[str, str | int], busy_cores: float = 0.0) -> str:
     """Say so, in a sentence, if others used the machine as well; otherwise nothing."""
     limit = int(machine["cores"]) * BUSY

@@ -66,8 +66,47 @@ class HostAll(msgspec.Struct, tag=True, kw_only=True):
     profile: str = ""
 
 
+class Serve(msgspec.Struct, tag=True, kw_only=True):
+    """Become a replica that takes clients; answered by `Ready` when all are in one primary view."""
+
+    id: str
+    ports: dict[str, tuple[int, int]]
+    """Where each replica listens for the others, and for clients."""
+    stack: str
+    folder: str
+    sync: str
+    is_founder: bool = True
+    is_patient: bool = True
+    profile: str = ""
+
+
+class Dial(msgspec.Struct, tag=True):
+    """Become clients of a group, in place of those there were; answered by `Ready`."""
+
+    addresses: list[str]
+    connections: int
+    profile: str = ""
+
+
+class Rival(msgspec.Struct, tag=True):
+    """Become a node of PySyncObj; answered by `Ready` when it has joined the others."""
+
+    port: int
+    peers: list[int]
+    batches: bool
+    """Whether it waits for its clock to send what has gathered, as it does by default."""
+
+
+class Alone(msgspec.Struct, tag=True):
+    """Make one call after the other; answered by `Latencies`."""
+
+    count: int
+    warm_up: int
+    message_bytes: int
+
+
 class Load(msgspec.Struct, tag=True):
-    """Keep sessions busy with calls through this replica; answered by `Ready` when all are open."""
+    """Keep sessions busy with calls; answered by `Ready` when all are open."""
 
     sessions: int
     calls: int
@@ -92,7 +131,21 @@ class Stop(msgspec.Struct, tag=True):
     """Have no more calls made; answered by `Ready` when all are answered."""
 
 
-Order = Echo | Join | Rounds | Host | HostAll | Load | Fill | Sample | Stop
+Order = (
+    Echo
+    | Join
+    | Rounds
+    | Host
+    | HostAll
+    | Serve
+    | Dial
+    | Rival
+    | Alone
+    | Load
+    | Fill
+    | Sample
+    | Stop
+)
 
 # ---- answers
 
@@ -130,8 +183,19 @@ class Sampled(msgspec.Struct, tag=True, kw_only=True):
     turns: int
     memory_bytes: int
     """Resident, at the end."""
-    learning_seconds: float
+    learning_seconds: float = 0.0
     """How long the replica was a learner, in its whole life."""
+    is_orderer: bool = False
+    """Whether this replica puts messages into order at present."""
 
 
-Answer = Listening | Ready | Measured | Sampled
+class Latencies(msgspec.Struct, tag=True):
+    """How long calls took, in microseconds: half of them at most, and all but one in a hundred."""
+
+    median_us: float
+    p99_us: float
+    cpu_us: float
+    """The caller's processor time for each."""
+
+
+Answer = Listening | Ready | Measured | Sampled | Latencies

@@ -1,4 +1,4 @@
-"""One process of a benchmark: one end of the raw echo, a member of a group, or a replica.
+"""One process of a benchmark: a raw echo, a member of a group, a replica, a client, a rival.
 
 Started as `python -m coterie.bench.worker`; it takes orders (`coterie.bench.words`) on standard
 input and answers each on standard output, so that the conductor can start all members first and
@@ -9,11 +9,24 @@ from __future__ import annotations
 
 import socket
 
+from coterie.bench.dialling import be_clients
 from coterie.bench.echo import measure_echo, serve_echo
 from coterie.bench.hosting import be_group, be_replica
+from coterie.bench.rival import be_rival
 from coterie.bench.rowing import be_member
+from coterie.bench.serving import be_served
 from coterie.bench.speech import Orders, answer
-from coterie.bench.words import Echo, Host, HostAll, Join, Listening, Measured
+from coterie.bench.words import (
+    Dial,
+    Echo,
+    Host,
+    HostAll,
+    Join,
+    Listening,
+    Measured,
+    Rival,
+    Serve,
+)
 from coterie.runtime.garbage import calm_collector
 from coterie.runtime.loop import run
 
@@ -34,6 +47,15 @@ async def work() -> None:
                     return
                 case HostAll():
                     await be_group(order, orders)
+                    return
+                case Serve():
+                    await be_served(order, orders)
+                    return
+                case Dial():
+                    await be_clients(order, orders)
+                    return
+                case Rival():
+                    await be_rival(order, orders)
                     return
                 case Echo():
                     calm_collector()

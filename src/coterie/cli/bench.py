@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from coterie.cli.errors import UsageError
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from coterie.bench import engine, objects
     from coterie.cli.parser import Parser, Subparsers
 
 MEMBERS_MAX = 26
@@ -26,6 +27,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
     )
     _add_order(benchmarks)
     _add_engine(benchmarks)
+    _add_objects(benchmarks)
     return parser
 
 
@@ -62,17 +64,31 @@ def _add_engine(benchmarks: Subparsers) -> None:
         "rounds of the paper on replicated objects for its five stacks. The load comes from "
         "inside a replica, without clients. Takes some five minutes.",
     )
-    engine.add_argument(
-        "--parts",
-        metavar="P,P",
-        help="what to measure, of in-process, loopback, transfer, roll-back and rounds "
-        "(default: all)",
+    _add_group(engine, "in-process, loopback, transfer, roll-back and rounds")
+    _add_common(engine, "engine", quick="3 replicas, shorter, a smaller state; under a minute")
+
+
+def _add_objects(benchmarks: Subparsers) -> None:
+    objects = benchmarks.add_parser(
+        "objects",
+        help="calls over the network, fail-over and memory of replicated objects",
+        description="How long a call of one client takes, how many calls are answered in a second "
+        "for many sessions, many connections and packed calls, and how long clients wait when the "
+        "orderer is killed; beside PySyncObj, when it is installed. Replicas and clients are "
+        "processes on this machine. Takes some four minutes.",
     )
-    engine.add_argument("--stack", metavar="S", help="default: SAFE:DYNSEQ:PVSYNC")
-    engine.add_argument(
+    _add_group(objects, "calls, fail-over and rival")
+    _add_common(objects, "objects", quick="3 replicas, 100 bytes, two kills; under a minute")
+
+
+def _add_group(benchmark: Parser, parts: str) -> None:
+    benchmark.add_argument(
+        "--parts", metavar="P,P", help=f"what to measure, of {parts} (default: all)"
+    )
+    benchmark.add_argument("--stack", metavar="S", help="default: SAFE:DYNSEQ:PVSYNC")
+    benchmark.add_argument(
         "--replicas", metavar="N", help="numbers of replicas: 3, 2-5 or 3,5 (default: 3,5)"
     )
-    _add_common(engine, "engine", quick="3 replicas, shorter, a smaller state; under a minute")
 
 
 def _add_common(benchmark: Parser, name: str, *, quick: str) -> None:
@@ -150,31 +166,52 @@ def _run_order(args: argparse.Namespace, progress: Callable[[str], None]) -> Out
 
 
 def _run_engine(args: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from msgspec.structs import replace  # noqa: PLC0415
-
     from coterie.bench.engine import PARTS, QUICK, Plan, measure  # noqa: PLC0415
     from coterie.bench.engine_report import setting, tables, write_files  # noqa: PLC0415
     from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
+
+    plan = _with_options(QUICK if args.quick else Plan(), PARTS, args)
+    report = run_loop(measure(plan, progress, profile=args.profile))
+    files = write_files(report, args.out, plot=not args.no_plot)
+    return report, f"{setting(report)}\n\n{tables(report)}", files
+
+
+def _run_objects(args: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from coterie.bench.objects import PARTS, QUICK, Plan, measure  # noqa: PLC0415
+    from coterie.bench.objects_report import setting, tables, write_files  # noqa: PLC0415
+    from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
+
+    plan = _with_options(QUICK if args.quick else Plan(), PARTS, args)
+    report = run_loop(measure(plan, progress, profile=args.profile))
+    files = write_files(report, args.out, plot=not args.no_plot)
+    return report, f"{setting(report)}\n\n{tables(report)}", files
+
+
+P = TypeVar("P", "engine.Plan", "objects.Plan")
+
+
+def _with_options(plan: P, parts: Sequence[str], args: argparse.Namespace) -> P:
+    """Give the plan that the options of the command line ask for."""
+    from msgspec.structs import replace  # noqa: PLC0415
+
     from coterie.stacks import has_engine, parse_stack  # noqa: PLC0415
 
-    plan = QUICK if args.quick else Plan()
     if args.stack:
         parse_stack(args.stack)
         if not has_engine(args.stack):
             raise UsageError(f"--stack {args.stack!r} keeps no history; take {plan.stack}")
         plan = replace(plan, stack=args.stack.upper())
     if args.parts:
-        plan = replace(plan, parts=_parts(args.parts, PARTS))
+        plan = replace(plan, parts=_parts(args.parts, parts))
     if args.replicas:
         plan = replace(plan, replicas=_sizes("replicas", args.replicas))
-    report = run_loop(measure(plan, progress, profile=args.profile))
-    files = write_files(report, args.out, plot=not args.no_plot)
-    return report, f"{setting(report)}\n\n{tables(report)}", files
+    return plan
 
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], Outcome]] = {
     "order": _run_order,
     "engine": _run_engine,
+    "objects": _run_objects,
 }
 
 

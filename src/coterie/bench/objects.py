@@ -1,0 +1,399 @@
+"""`coterie bench objects`: what a program sees that calls a replicated object over the network.
+
+Replicas are processes as `coterie replica` runs them, with their journals, and their clients are
+another process; all on this machine. Parts:
+
+- *one client* makes one call after the other: how long each takes;
+- *calls*: many sessions share two connections with one call outstanding each (multiplexed); 128
+  clients with a connection and one call outstanding each; calls made together (packed);
+- *fail-over*: the replica that puts calls into order is killed, ten times, with default settings,
+  while three clients call; the longest time any of them waited;
+- *memory* of a replica after all that;
+- *PySyncObj*, when it is installed: the same object and the same calls, made inside its leader,
+  because it has no clients apart from its nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from contextlib import asynccontextmanager
+from statistics import median
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coterie.bench.conductor import BenchError, Yardstick, crew, free_ports, samples, yardstick
+from coterie.bench.disk import file_system, sync_ms
+from coterie.bench.figures import Figure, Target, rate
+from coterie.bench.loading import Timing, measure_load
+from coterie.bench.machine import Others, describe_machine
+from coterie.bench.order import profile_place
+from coterie.bench.rival import rival_version
+from coterie.bench.words import Alone, Dial, Load, Rival, Serve, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from coterie.bench.conductor import Crew, Worker
+    from coterie.bench.words import Latencies
+
+PARTS = ("calls", "fail-over", "rival")
+JOURNALS = {"on": "none", "sync turn": "turn"}
+"""What the table calls them, and the journal's mode of syncing."""
+RATE_TARGETS = {
+    ("packed", "on"): Target(500_000),
+    ("multiplexed", "on"): Target(150_000),
+    ("128 connections", "on"): Target(20_000),
+    ("packed", "sync turn"): Target(150_000),
+}
+"""For three replicas and 100 bytes."""
+ECHOES_MAX = 3
+"""How many raw round trips a call of one client may take."""
+P99_MAX = Target(500, is_floor=False)
+FAIL_OVER_MAX = Target(300, is_floor=False)
+PACK_BYTES_MAX = 128 << 10
+TARGET_REPLICAS = 3
+TARGET_BYTES = 100
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure, and for how long."""
+
+    parts: tuple[str, ...] = PARTS
+    stack: str = "SAFE:DYNSEQ:PVSYNC"
+    replicas: tuple[int, ...] = (3, 5)
+    message_bytes: tuple[int, ...] = (100, 1000)
+    timing: Timing = Timing()
+    alone: int = 2000
+    """How many calls one client makes."""
+    alone_warm_up: int = 300
+    multiplexed: tuple[int, int] = (2, 1024)
+    """Connections, and sessions on all of them."""
+    connections: int = 128
+    packed: tuple[int, int, int] = (2, 32, 250)
+    """Connections, sessions, and calls made together in each."""
+    kills: int = 10
+    kill_pause: float = 0.7
+    rival_calls: int = 2000
+    """How many calls are outstanding at PySyncObj, where nothing else limits them."""
+
+
+QUICK = Plan(
+    replicas=(3,),
+    message_bytes=(100,),
+    timing=Timing(seconds=0.5, warm_up=0.3, repeats=2),
+    alone=500,
+    kills=2,
+)
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was measured in one run."""
+
+    machine: dict[str, str | int]
+    disk: str
+    sync_ms: float
+    busy_cores: float
+    rival: str
+    """The version of PySyncObj that was measured, if any was."""
+    plan: Plan
+    echo_ms: float
+    echo_ms_repeats: list[float]
+    figures: list[Figure]
+
+
+class Service:
+    """A group whose replicas take clients."""
+
+    def __init__(self, started: Crew, plan: Plan, size: int, folder: str, sync: str) -> None:
+        self.ids = "abcdefghijklmnopqrstuvwxyz"[:size]
+        self.replicas: dict[str, Worker] = {}
+        self.is_patient = True
+        self.profile = ""
+        self._crew = started
+        self._plan = plan
+        self._folder = folder
+        self._sync = sync
+        ports = free_ports(2 * size)
+        self._ports = dict(zip(self.ids, zip(ports[:size], ports[size:], strict=True), strict=True))
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where clients find the replicas."""
+        return [f"127.0.0.1:{clients}" for _, clients in self._ports.values()]
+
+    @property
+    def workers(self) -> list[Worker]:
+        """The replicas that run."""
+        return list(self.replicas.values())
+
+    async def found(self) -> None:
+        """Start all replicas of a new group."""
+        for id in self.ids:
+            await self._start(id, is_founder=True)
+        for worker in self.workers:
+            await worker.ready()
+
+    async def _start(self, id: str, *, is_founder: bool) -> None:
+        [worker] = await self._crew.start()
+        self.replicas[id] = worker
+        worker.tell(
+            Serve(
+                id=id,
+                ports=self._ports,
+                stack=self._plan.stack,
+                folder=self._folder,
+                sync=self._sync,
+                is_founder=is_founder,
+                is_patient=self.is_patient,
+                profile=self.profile,
+            )
+        )
+
+    async def restart(self, id: str) -> None:
+        """Start a replica again that was killed, and wait until it is back among the others."""
+        await self._start(id, is_founder=False)
+        await self.replicas[id].ready()
+
+    async def orderer(self) -> str:
+        """Give the replica that puts messages into order."""
+        for id, sampled in zip(self.ids, await samples(self.workers), strict=True):
+            if sampled.is_orderer:
+                return id
+        raise BenchError("no replica says that it is the first: run again")
+
+
+@asynccontextmanager
+async def _service(
+    plan: Plan, size: int, sync: str, *, is_patient: bool = True, profile: str = ""
+) -> AsyncIterator[tuple[Service, Worker]]:
+    """Run a group, and a process for its clients."""
+    with tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder:
+        async with crew(1) as started:
+            [clients] = started.workers
+            service = Service(started, plan, size, folder, sync)
+            service.is_patient = is_patient
+            service.profile = profile
+            await service.found()
+            yield service, clients
+
+
+async def measure(
+    plan: Plan, progress: Callable[[str], None], *, profile: Path | None = None
+) -> Report:
+    """Do everything in *plan*, saying what is done.
+
+    With *profile*, replicas and clients write cProfile's statistics there; the figures suffer.
+    """
+    machine = describe_machine()
+    others = Others()
+    figures: list[Figure] = []
+    rival = rival_version() if "rival" in plan.parts else ""
+
+    def add(figure: Figure) -> None:
+        figures.append(figure)
+        progress(str(figure))
+
+    async with yardstick() as stick:
+        await stick.measure()
+        if "calls" in plan.parts:
+            for size in plan.replicas:
+                for journal in JOURNALS:
+                    await _measure_calls(plan, size, journal, stick, add, profile)
+        if "fail-over" in plan.parts:
+            await _measure_fail_over(plan, add)
+        if rival:
+            await _measure_rival(plan, stick, add)
+    return Report(
+        machine=machine,
+        disk=file_system(tempfile.gettempdir()),
+        sync_ms=sync_ms(),
+        busy_cores=others.busy_cores(),
+        rival=rival,
+        plan=plan,
+        echo_ms=median(stick.trips_ms),
+        echo_ms_repeats=stick.trips_ms,
+        figures=figures,
+    )
+
+
+def _latencies(
+    found: Latencies, echo_ms: float, size: int, message_bytes: int, journal: str
+) -> list[Figure]:
+    """Make the two figures of one client."""
+    has_target = (size, message_bytes, journal) == (TARGET_REPLICAS, TARGET_BYTES, "on")
+    targets = (Target(ECHOES_MAX * echo_ms * 1000, is_floor=False), P99_MAX)
+    return [
+        Figure(
+            section="one client",
+            what=what,
+            replicas=size,
+            message_bytes=message_bytes,
+            journal=journal,
+            value=value,
+            unit="us",
+            echoes=value / (echo_ms * 1000),
+            target=target if has_target else None,
+        )
+        for (what, value), target in zip(
+            (("p50", found.median_us), ("p99", found.p99_us)), targets, strict=True
+        )
+    ]
+
+
+async def _measure_calls(  # noqa: PLR0913, PLR0917 -- in one place
+    plan: Plan,
+    size: int,
+    journal: str,
+    stick: Yardstick,
+    add: Callable[[Figure], None],
+    profile: Path | None,
+) -> None:
+    place = profile_place(profile, "objects", size, journal)
+    async with _service(plan, size, JOURNALS[journal], profile=place) as (service, clients):
+
+        async def dial(connections: int) -> None:
+            clients.tell(Dial(service.addresses, connections, place))
+            await clients.ready()
+
+        await dial(1)
+        for message_bytes in plan.message_bytes:
+            echo_ms = await stick.measure()
+            found = await clients.call_alone(Alone(plan.alone, plan.alone_warm_up, message_bytes))
+            for figure in _latencies(found, echo_ms, size, message_bytes, journal):
+                add(figure)
+        for name, connections, load in _loads(plan):
+            await dial(connections)
+            echo_ms = await stick.measure()
+            rates, cpu_us = await measure_load(clients, service.workers, load, plan.timing)
+            has_target = (size, load.message_bytes) == (TARGET_REPLICAS, TARGET_BYTES)
+            add(
+                rate(
+                    section="calls",
+                    what=name,
+                    replicas=size,
+                    message_bytes=load.message_bytes,
+                    journal=journal,
+                    rates=rates,
+                    echo_ms=echo_ms,
+                    cpu_us=cpu_us,
+                    target=RATE_TARGETS.get((name, journal)) if has_target else None,
+                )
+            )
+        memory = [sampled.memory_bytes / 1e6 for sampled in await samples(service.workers)]
+        add(
+            Figure(
+                section="memory",
+                what="a replica after all calls",
+                replicas=size,
+                journal=journal,
+                value=median(memory),
+                unit="MB",
+                repeats=memory,
+            )
+        )
+
+
+def _loads(plan: Plan) -> list[tuple[str, int, Load]]:
+    """Give the loads, each with its name and its number of connections."""
+    loads: list[tuple[str, int, Load]] = []
+    for message_bytes in plan.message_bytes:
+        connections, sessions = plan.multiplexed
+        loads.append(
+            ("multiplexed", connections, Load(sessions, 1, message_bytes, is_packed=False))
+        )
+        many = plan.connections
+        loads.append((f"{many} connections", many, Load(many, 1, message_bytes, is_packed=False)))
+        connections, sessions, calls = plan.packed
+        calls = min(calls, PACK_BYTES_MAX // message_bytes)
+        loads.append(("packed", connections, Load(sessions, calls, message_bytes, is_packed=True)))
+    return loads
+
+
+async def _measure_fail_over(plan: Plan, add: Callable[[Figure], None]) -> None:
+    """Kill the orderer again and again while a client at each replica calls."""
+    size = plan.replicas[0]
+    gaps: list[float] = []
+    async with _service(plan, size, "none", is_patient=False) as (service, clients):
+        clients.tell(Dial(service.addresses, size))
+        await clients.ready()
+        clients.tell(Load(size, 1, plan.message_bytes[0], is_packed=False))
+        await clients.ready()
+        for _ in range(plan.kills):
+            await asyncio.sleep(plan.kill_pause)
+            await clients.sample()
+            id = await service.orderer()
+            await service.replicas[id].kill()
+            await asyncio.sleep(plan.kill_pause)
+            gaps.append((await clients.sample()).gap_seconds * 1000)
+            await service.restart(id)
+        clients.tell(Stop())
+        await clients.ready()
+    for what, value, target in (
+        ("median", median(gaps), None),
+        ("worst", max(gaps), FAIL_OVER_MAX),
+    ):
+        add(
+            Figure(
+                section="fail-over",
+                what=f"longest wait of a client, {what} of {len(gaps)} kills",
+                replicas=size,
+                value=value,
+                unit="ms",
+                repeats=gaps,
+                target=target,
+            )
+        )
+
+
+async def _measure_rival(plan: Plan, stick: Yardstick, add: Callable[[Figure], None]) -> None:
+    size = plan.replicas[0]
+    for batches in (True, False):
+        async with crew(size) as started:
+            ports = free_ports(size)
+            for worker, port in zip(started.workers, ports, strict=True):
+                worker.tell(Rival(port, [each for each in ports if each != port], batches))
+            for worker in started.workers:
+                await worker.ready()
+            leader = await _leader(started.workers)
+            how = "" if batches else ", without batching"
+            for message_bytes in plan.message_bytes:
+                echo_ms = await stick.measure()
+                # With batching a call waits for its clock, so a few calls tell.
+                few = (
+                    Alone(20, 2, message_bytes) if batches else Alone(plan.alone, 50, message_bytes)
+                )
+                for figure in _latencies(
+                    await leader.call_alone(few), echo_ms, size, message_bytes, ""
+                ):
+                    add(
+                        msgspec.structs.replace(
+                            figure,
+                            section="PySyncObj",
+                            what=f"one call after the other{how}, {figure.what}",
+                        )
+                    )
+                load = Load(1, plan.rival_calls, message_bytes, is_packed=False)
+                rates, cpu_us = await measure_load(leader, started.workers, load, plan.timing)
+                add(
+                    rate(
+                        section="PySyncObj",
+                        what=f"{plan.rival_calls} calls outstanding{how}",
+                        replicas=size,
+                        message_bytes=message_bytes,
+                        rates=rates,
+                        echo_ms=echo_ms,
+                        cpu_us=cpu_us,
+                    )
+                )
+
+
+async def _leader(workers: list[Worker]) -> Worker:
+    for _ in range(100):
+        for worker, sampled in zip(workers, await samples(workers), strict=True):
+            if sampled.is_orderer:
+                return worker
+        await asyncio.sleep(0.1)
+    raise BenchError("PySyncObj has chosen no leader in ten seconds: run again")

@@ -1,0 +1,84 @@
+"""The results of `coterie bench objects`, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.bench.pages import (
+    busy_note,
+    comma_separated,
+    disk_words,
+    figures_table,
+    machine_words,
+    write_forms,
+)
+from coterie.bench.plots import new_figure, plot_rates
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coterie.bench.objects import Report
+
+LEGEND = (
+    "*one client*: one call after the other. *multiplexed*: sessions with one call outstanding "
+    "each share a few connections; *connections*: clients with one connection and one call "
+    "outstanding each; *packed*: sessions whose calls are made together. *journal*: on, and left "
+    "to the system; synced before the frames of every turn leave. *x echo*: a call in raw TCP "
+    "round trips, measured right before, or how many calls are answered in the time of one. *us CPU*: "
+    "processor time of all replicas together for each call, without the clients'. *fail-over*: the "
+    "replica that puts calls into order is killed. *PySyncObj*: the same object in memory, "
+    "called inside its leader's process, because it has no clients apart from its nodes.\n"
+)
+
+
+def tables(report: Report) -> str:
+    """Give all results as text, for a terminal and as Markdown."""
+    return figures_table(report.figures)
+
+
+def setting(report: Report) -> str:
+    """Say on what and how it was measured, in one paragraph."""
+    plan = report.plan
+    rival = f" PySyncObj is {report.rival}." if report.rival else ""
+    (few, sessions), (_, packed, calls) = plan.multiplexed, plan.packed
+    return (
+        f"{machine_words(report.machine)}. Replicas and clients are processes on loopback. Stack "
+        f"{plan.stack}; {plan.timing}; {sessions} sessions on {few} connections if multiplexed, "
+        f"{packed} with up to {calls} calls made together if packed. "
+        f"{disk_words(report.disk, report.sync_ms)}{rival} Raw TCP round trip in the same run: "
+        f"{report.echo_ms * 1000:.0f} us.{busy_note(report.machine, report.busy_cores)}"
+    )
+
+
+def markdown(report: Report) -> str:
+    """Give the results as a page."""
+    return (
+        "# Objects: calls over the network, fail-over, memory\n\n"
+        f"{setting(report)}\n\n{tables(report)}\n\n{LEGEND}"
+    )
+
+
+def write_files(report: Report, folder: Path, *, plot: bool) -> list[Path]:
+    """Write all forms of the report into a folder, and give the files."""
+    rates = [figure for figure in report.figures if figure.unit == "/s"]
+    return write_forms(
+        "objects",
+        report,
+        folder,
+        rows=comma_separated(report.figures),
+        page=markdown(report),
+        draw=(lambda path: draw(report, path)) if plot and rates else None,
+    )
+
+
+def draw(report: Report, path: Path) -> None:
+    """Draw the rates beside their targets."""
+    figure = new_figure(8, 7)
+    rates = [figure for figure in report.figures if figure.unit == "/s"]
+    plot_rates(figure.subplots(), rates, "Calls over the network")
+    machine = report.machine
+    figure.suptitle(
+        f"{report.plan.stack}, {machine['cores']} cores, {machine['python']}, {machine['loop']}",
+        fontsize=10,
+    )
+    figure.savefig(path, dpi=120)
