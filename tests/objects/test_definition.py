@@ -578,6 +578,27 @@ def test_a_field_that_holds_something_else_is_found() -> None:
         bank.canonical_state(made)
 
 
+class Fields:
+    """Fields whose types have arguments that are no types."""
+
+    last: tuple[int, ...] = ()
+    mode: Literal["on", "off"] = "on"
+    maybe: Annotated[tuple[str, ...] | None, "a note"] = None
+
+    @update
+    def go(self) -> None:
+        self.last = (*self.last, 1)
+
+
+def test_fields_may_have_types_whose_arguments_are_no_types() -> None:
+    definition = define(Fields)
+    assert definition.copies_cheaply
+    made = definition.make()
+    made.go()  # type: ignore[attr-defined]
+    assert vars(definition.copy(made)) == {"last": (1,), "mode": "on", "maybe": None}
+    assert vars(definition.assemble(definition.pieces(made, 99))) == vars(made)
+
+
 # ---- generic classes
 
 V = TypeVar("V")

@@ -60,7 +60,7 @@ class Field:
         origin = typing.get_origin(plain) or plain
         self.container: type | None = origin if origin in {dict, list, set, deque} else None
         """The kind of container, if a snapshot may carry the field in pieces."""
-        items = typing.get_args(plain)
+        items = typing.get_args(plain) if self.container is not None else ()
         self.holds_immutables = bool(items) and all(map(encodable.is_immutable, items))
         """Whether it is a container whose items can be shared by copies."""
         self.decode = encodable.decoder(typing.cast("type[object]", type_)).decode
