@@ -24,10 +24,11 @@ LEGEND = (
     "each share a few connections; *connections*: clients with one connection and one call "
     "outstanding each; *packed*: sessions whose calls are made together. *journal*: on, and left "
     "to the system; synced before the frames of every turn leave. *x echo*: a call in raw TCP "
-    "round trips, measured right before, or how many calls are answered in the time of one. *us CPU*: "
-    "processor time of all replicas together for each call, without the clients'. *fail-over*: the "
-    "replica that puts calls into order is killed. *PySyncObj*: the same object in memory, "
-    "called inside its leader's process, because it has no clients apart from its nodes.\n"
+    "round trips, measured right before, or how many calls are answered in the time of one. "
+    "*us CPU*: processor time of all replicas together for each call, without the clients'. "
+    "*fail-over*: the replica that puts calls into order is killed. *PySyncObj*: the same "
+    "object in memory, called inside its leader's process, because it has no clients apart "
+    "from its nodes.\n"
 )
 
 
