@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from coterie.objects import Answer
     from coterie.objects.machine import Failures
 
 _UNDO_ENTRIES = 10_000
@@ -76,6 +77,8 @@ class Step:
     """Of the state after it, where replicas would have reported one."""
     answers: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """The checksums of results, by position, session and request."""
+    given: list[Answer] = field(default_factory=list)
+    """All answers, to whoever asked."""
 
 
 class Replay:
@@ -112,7 +115,7 @@ class Replay:
                 self._keep_for_undo(part)
                 place = Place(part.origin, Standing.AUTHORITATIVE, set())
                 machine.execute([part], place)
-                step = Step(part.last_position)
+                step = Step(part.last_position, given=place.answers)
                 for answer in place.answers:
                     outcome = answer.outcome
                     if isinstance(outcome, Done | Failed | AllDone):

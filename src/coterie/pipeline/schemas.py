@@ -207,6 +207,25 @@ HISTORY = pa.schema(
 )
 """Every entry of a group once, with its standing and who holds it."""
 
+EVENTS = pa.schema(
+    [
+        ("group", pa.string()),
+        ("position", pa.int64()),
+        ("index", pa.int64()),
+        ("view", VIEW),
+        ("number", pa.int64()),
+        ("session", pa.int64()),
+        ("request", pa.int64()),
+        ("method", pa.string()),
+        ("arguments", pa.string()),
+        ("result", pa.string()),
+        ("error", pa.string()),
+        ("time", pa.int64()),
+        ("asked_at", pa.int64()),
+    ]
+)
+"""Updates that were executed, once each: what an application makes its tables of."""
+
 VERDICTS = pa.schema(
     [
         ("group", pa.string()),
