@@ -644,3 +644,19 @@ def test_a_class_with_a_version_before_needs_total_order() -> None:
 
     with pytest.raises(NotReplicable, match="of version 2 needs a stack with total order"):
         FakeGroup(define(After), is_ordered=False)
+
+
+def test_a_behaviour_that_changed_without_a_number_shows_in_the_next_digest() -> None:
+    class Twice(SeatsOfVersion1):
+        @update
+        def book(self, seat: str, name: str) -> int:
+            self.calls += 2
+            self.taken[seat] = name
+            return len(self.taken)
+
+    Twice.__qualname__ = "Seats"
+    group, session = start()
+    release(group, "c", define(Twice))
+    assert group.digests_agree()
+    group.result("a", session, 2, "book", "2A", "Bob")
+    assert not group.digests_agree()

@@ -44,7 +44,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
     )
     parser.add_argument(
         "--object",
-        choices=("counter", "dictionary", "queue", "locks"),
+        choices=("counter", "dictionary", "queue", "locks", "upgrade"),
         help="have clients use a replicated object, and check what they saw: linearizability, or "
         "without an order (PVSYNC alone) that every request counts once",
     )

@@ -52,6 +52,11 @@ class ObjectKind:
     look: ClassVar[str]
     """A query that gives all of the state that replicas are compared by."""
 
+    def release(self, incarnation: int) -> Definition:
+        """Give the class as a replica has it that was started so many times."""
+        del incarnation
+        return self.definition
+
     def draw(self, random: Random, label: str) -> Use:
         """Draw a request; *label* is its own for ever."""
         raise NotImplementedError
@@ -92,6 +97,43 @@ class CounterKind(ObjectKind):
     def violations(self, operations: Operations, states: Sequence[object]) -> list[Violation]:
         del states
         return _check_linearizable(operations, CounterModel())
+
+
+# ---- counter, upgraded
+
+
+class NotedCounter:
+    """The counter's next version: keeps the last amounts as well."""
+
+    version = 2
+    previous = Counter
+    value: int = 0
+    last: tuple[int, ...] = ()
+
+    @update
+    def add(self, amount: int = 1) -> int:
+        """Add *amount*; give the new total."""
+        self.last = (*self.last[-4:], amount)
+        self.value += amount
+        return self.value
+
+    @query
+    def total(self) -> int:
+        """Give the total."""
+        return self.value
+
+
+class UpgradeKind(CounterKind):
+    """A counter, whose replicas come back from their first restart with its next version.
+
+    So they change over together when the last one has been restarted, if that comes to pass.
+    """
+
+    _latest = define(NotedCounter)
+    definition = _latest.oldest
+
+    def release(self, incarnation: int) -> Definition:
+        return self._latest if incarnation > 1 else self.definition
 
 
 # ---- dictionary
@@ -365,6 +407,7 @@ KINDS: dict[str, type[ObjectKind]] = {
     "dictionary": DictionaryKind,
     "queue": QueueKind,
     "locks": LocksKind,
+    "upgrade": UpgradeKind,
 }
 """By the name that a user gives it."""
 

@@ -51,7 +51,7 @@ class SimulatedObject:
         self._ready: list[Answer] = []
         simulation = group.simulation
         self.replica, self.engine_host = make_object(
-            self._kind.definition,
+            self._kind.release(context.me.incarnation),
             simulation.stack,
             context,
             _Front(self),
