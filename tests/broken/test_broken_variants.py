@@ -3,6 +3,7 @@
 import pytest
 from tests.broken.engine_variants import ENGINE_BROKEN
 from tests.broken.journal_variants import JOURNAL_BROKEN
+from tests.broken.union_variants import UNION_BROKEN
 from tests.broken.variants import BROKEN, Broken
 
 from coterie.simulation import RunOptions, run_seed, seconds
@@ -12,7 +13,9 @@ SEEDS_MAX = 200
 
 @pytest.mark.slow  # two dozen variants, each over as many seeds as it survives
 @pytest.mark.parametrize(
-    "broken", [*BROKEN, *ENGINE_BROKEN, *JOURNAL_BROKEN], ids=lambda broken: broken.kind.__name__
+    "broken",
+    [*BROKEN, *ENGINE_BROKEN, *UNION_BROKEN, *JOURNAL_BROKEN],
+    ids=lambda broken: broken.kind.__name__,
 )
 def test_variant_is_caught(broken: Broken) -> None:
     options = RunOptions(

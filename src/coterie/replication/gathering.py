@@ -48,6 +48,11 @@ class Gathering:
         return self._donors[0]
 
     @property
+    def source(self) -> Member:
+        """The member whose state it is, or else the last one that gave entries."""
+        return self.donor if self._offered_by is None else self._offered_by
+
+    @property
     def is_complete(self) -> bool:
         """Whether everything is here."""
         return self.state.is_whole and covers(self._reached(), self._target)
@@ -100,8 +105,8 @@ class Gathering:
             offer = self.state.offer if sender == self._offered_by else None
             if offer is not None and offer.position >= message.position:
                 return False
-            self._offered_by = sender
             self._begin_with(message)
+            self._offered_by = sender
             return True
         return self.state.take(message)
 
@@ -118,5 +123,6 @@ class Gathering:
 
     def _begin_with(self, offer: StateOffer | None) -> None:
         self.state.begin(offer)
+        self._offered_by = None
         self.runs = []
         self._staged = dict(self._log.contained if offer is None else offer.origins)

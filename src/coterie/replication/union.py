@@ -259,7 +259,7 @@ class UnionViews(FormingViews[Gathering]):
         self._report(
             HistoryAdopted,
             view=self._view.id,
-            source=transfer.donor,
+            source=transfer.source,
             version=Version(latest, position),
             kept=log.end if offer is None else log.settled,
             restored=0 if offer is None else offer.position,

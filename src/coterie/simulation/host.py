@@ -299,9 +299,11 @@ class Host:
             self._call(lambda: _cast(replica, payloads, safe=safe))
 
     def ask(self, request: Callable[[ObjectHost], None]) -> None:
-        """Have a client's request made of the object here, if the replica is up."""
-        found = self.ledger
-        if self.is_up and isinstance(found, SimulatedObject):
+        """Have a client's request made of the object here, unless the replica is down or gone."""
+        found, replica = self.ledger, self.replica
+        if replica is None or replica.bottom.has_left:
+            return
+        if isinstance(found, SimulatedObject):
             host = found.engine_host
             self._call(lambda: request(host))
 
