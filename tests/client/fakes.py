@@ -24,7 +24,7 @@ from coterie.client.messages import (
 from coterie.client.settings import ClientSettings
 from coterie.kernel.engine import Standing
 from coterie.kernel.views import ViewId
-from coterie.objects.outcomes import Answer, Done, NotTaken, Opened
+from coterie.objects.outcomes import AllDone, Answer, Done, NotTaken, Opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -94,8 +94,10 @@ class FakeReplica:
         for update in ask.updates:
             self.answer(update.session, update.number, done(update.number, update.number))
         for batch in ask.batches:
-            for number in range(batch.first, batch.first + len(batch.arguments)):
-                self.answer(batch.session, number, done(number, number))
+            numbers = range(batch.first, batch.first + len(msgspec.msgpack.decode(batch.arguments)))
+            results = [msgspec.msgpack.encode(number) for number in numbers]
+            all_done = AllDone(1, VIEW, 1, batch.first, results)
+            self.answer(batch.session, batch.first, all_done)
 
     def refuse_updates(self, ask: Ask) -> None:
         for update in ask.updates:

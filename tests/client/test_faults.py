@@ -578,8 +578,11 @@ def test_calls_of_one_moment_travel_in_one_frame() -> None:
             fake.asked.clear()
             await asyncio.gather(*(counter.add(1) for _ in range(100)))
             assert [len(ask.updates) for ask in fake.asked] == [100]
-            await counter.add.many([(1,)] * 100)
-            assert [len(batch.arguments) for batch in fake.asked[1].batches] == [100]
+            assert await counter.add.many([(1,)] * 100) == list(range(101, 201))
+            assert len(fake.asked[1].batches) == 1
+            large = await counter.add.many([(1, "x" * 1000)] * 200)
+            assert large == list(range(201, 401))
+            assert len(fake.asked[2].batches) == 2, "no batch is too large for a command"
 
     run(story)
 

@@ -69,7 +69,7 @@ def ask(random: Random, sessions: list[object]) -> Ask:
                 number(random),
                 number(random),
                 method(random),
-                [arguments(random) for _ in some()],
+                msgspec.Raw(msgspec.msgpack.encode([arguments(random) for _ in some()])),
             )
             for _ in some(2)
         ],

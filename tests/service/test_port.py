@@ -39,7 +39,7 @@ from coterie.client.proof import client_proof, replica_proof
 from coterie.kernel.clock import milliseconds
 from coterie.kernel.engine import Standing
 from coterie.objects import CommandTooLarge
-from coterie.objects.outcomes import Closed, Done, NotTaken, Opened, SessionEvicted
+from coterie.objects.outcomes import AllDone, Closed, Done, NotTaken, Opened, SessionEvicted
 from coterie.runtime.address import Address
 from coterie.runtime.transport import ListenError
 from coterie.service.port import ClientPort
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from coterie.objects.outcomes import Answer
 
 ADD = msgspec.Raw(msgspec.msgpack.encode([1, ""]))
+FIFTY = msgspec.Raw(msgspec.msgpack.encode([ADD] * 50))
 NONE = msgspec.Raw(msgspec.msgpack.encode([]))
 
 
@@ -318,9 +319,12 @@ def test_all_requests_of_a_frame_are_answered_in_one_frame() -> None:
             session = await talker.open()
             talker.frames.clear()
             updates = [Update(session, number, 1, "add", ADD) for number in range(1, 51)]
-            talker.say(Ask(0, updates=updates, batches=[Batch(session, 51, 1, "add", [ADD] * 50)]))
-            answers = await talker.answers(100)
-            assert [answer.request for answer in answers] == list(range(1, 101))
+            talker.say(Ask(0, updates=updates, batches=[Batch(session, 51, 1, "add", FIFTY)]))
+            answers = await talker.answers(51)
+            assert [answer.request for answer in answers] == list(range(1, 52))
+            packed = answers[-1].outcome
+            assert isinstance(packed, AllDone)
+            assert list(map(msgspec.msgpack.decode, packed.results)) == list(range(51, 101))
             assert sum(isinstance(each, Answers) for one in talker.frames for each in one) == 1
 
     run(story)

@@ -116,13 +116,17 @@ class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Calls of one method with consecutive numbers."""
+    """Calls of one method with consecutive numbers, which become one entry.
+
+    If one of them cannot be made none is, and the refusal bears the first number.
+    """
 
     session: Number
     first: Number
     lowest: Number
     method: Name
-    arguments: list[msgspec.Raw]
+    arguments: msgspec.Raw
+    """An array with the arguments of each call."""
 
 
 class Query(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -14,14 +14,16 @@ from coterie.objects import Kind
 from coterie.objects.errors import UnknownMethod
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from coterie.client.group import GroupClient
     from coterie.client.session import Session
     from coterie.kernel.views import Viewstamp
     from coterie.objects import Definition
     from coterie.objects.faces import LevelName
+
+BATCH_BYTES_MAX = 128 << 10
+"""What the arguments of one batch may weigh together, unless it has one call only."""
 
 
 class Connection:
@@ -82,12 +84,9 @@ class RemoteUpdate:
         """
         session = self._connection.session
         encoded = [self._encode(call, {}) for call in calls]
-        step = session.batch_max
-        parts: list[asyncio.Future[object]] = [
-            session.call_many(
-                self._name, encoded[start : start + step], self._decode, deadline=self._deadline
-            )
-            for start in range(0, len(encoded), step)
+        parts = [
+            session.call_many(self._name, part, self._decode, deadline=self._deadline)
+            for part in _parts(encoded, session.batch_max)
         ]
         results: list[Any] = []
         for part in parts:
@@ -209,6 +208,18 @@ class RemoteObject:
 
     def __repr__(self) -> str:
         return f"<{self.__definition.name} of group {self.__connection.client.group!r}>"
+
+
+def _parts(calls: Sequence[bytes], count_max: int) -> Iterator[Sequence[bytes]]:
+    """Cut calls into batches, none of which is too large for a command."""
+    start = size = 0
+    for index, call in enumerate(calls):
+        if index > start and (index - start >= count_max or size + len(call) > BATCH_BYTES_MAX):
+            yield calls[start:index]
+            start, size = index, 0
+        size += len(call)
+    if start < len(calls):
+        yield calls[start:]
 
 
 def connection_of(replicated: object) -> Connection:

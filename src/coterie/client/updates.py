@@ -17,7 +17,14 @@ from coterie.client.messages import Batch, Update
 from coterie.client.requests import OVERHEAD_BYTES, Request, read_outcome
 from coterie.client.results import Result
 from coterie.kernel.engine import Standing
-from coterie.objects.outcomes import Done, Failed, NotTaken, SessionEvicted, WindowFull
+from coterie.objects.outcomes import (
+    AllDone,
+    Done,
+    Failed,
+    NotTaken,
+    SessionEvicted,
+    WindowFull,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -196,7 +203,10 @@ class UpdateRequest(Request):
 
 
 class BatchRequest(Request):
-    """Calls of one update with consecutive numbers, which are answered together."""
+    """Calls of one update with consecutive numbers, which are made and answered together.
+
+    What is still missing when the batch is made again is asked for call by call.
+    """
 
     window: Window | None = None
     first = 0
@@ -233,25 +243,23 @@ class BatchRequest(Request):
         assert window is not None
         lowest = window.lowest_now()
         if self.left == len(self.results):
-            batch = Batch(window.id, self.first, lowest, self.method, self.arguments)
-            parcel.batches.append(batch)
+            calls = msgspec.Raw(msgspec.msgpack.encode(self.arguments))
+            parcel.batches.append(Batch(window.id, self.first, lowest, self.method, calls))
             return
         for index, result in enumerate(self.results):
             if result is _MISSING:
+                number = self.first + index
                 parcel.updates.append(
-                    Update(
-                        window.id, self.first + index, lowest, self.method, self.arguments[index]
-                    )
+                    Update(window.id, number, lowest, self.method, self.arguments[index])
                 )
 
     def answered(self, channel: Channel, answer: Answer) -> None:
         outcome = answer.outcome
         index = answer.request - self.first
-        if isinstance(outcome, Done | Failed):
-            try:
-                self._take(index, read_outcome(outcome, self.decode, answer.standing))
-            except MethodFailed as failed:
-                self._take(index, failed)
+        if isinstance(outcome, AllDone):
+            self._take_all(outcome, answer.standing)
+        elif isinstance(outcome, Done | Failed):
+            self._take(index, self._read(outcome, answer.standing))
         elif isinstance(outcome, NotTaken | WindowFull):
             self.item_refusals[index] = self.item_refusals.get(index, 0) + 1
             self.refusals = min(self.refusals + 1, self.attempts)
@@ -267,16 +275,34 @@ class BatchRequest(Request):
 
     def refused(self, refusal: Refusal) -> None:
         error = REFUSALS.get(refusal.kind, NotDone)
-        self._take(refusal.request - self.first, error(refusal.reason))
+        for index in range(len(self.results)):
+            self._take(index, error(refusal.reason))
+
+    def _take_all(self, outcome: AllDone, standing: Standing) -> None:
+        if outcome.first == self.first and self.left == len(outcome.results):
+            try:
+                self.end(list(map(self.decode, outcome.results)))
+            except msgspec.DecodeError:
+                pass
+            else:
+                return
+        for number in range(outcome.first, outcome.first + len(outcome.results)):
+            self._take(number - self.first, self._read(outcome.of(number), standing))
+
+    def _read(self, outcome: Done | Failed, standing: Standing) -> object:
+        try:
+            return read_outcome(outcome, self.decode, standing)
+        except MethodFailed as failed:
+            return failed
 
     def _take(self, index: int, result: object) -> None:
         results = self.results
-        if results[index] is _MISSING:
+        if 0 <= index < len(results) and results[index] is _MISSING:
             results[index] = result
             self.left -= 1
             window = self.window
             assert window is not None
-            del window.pending[self.first + index]
+            window.pending.pop(self.first + index, None)
             if not self.left:
                 self.end(results)
 

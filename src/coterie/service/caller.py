@@ -38,7 +38,7 @@ from coterie.client.messages import (
 from coterie.client.proof import client_proof, is_same, replica_proof
 from coterie.kernel.engine import Standing
 from coterie.kernel.errors import DECODE_ERRORS, FrameError
-from coterie.objects.outcomes import Done, Failed
+from coterie.objects.outcomes import AllDone, Done, Failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -258,7 +258,7 @@ class Caller(asyncio.Protocol):
         self._answers.append(answer)
         if answer.standing is Standing.OPTIMISTIC:
             outcome = answer.outcome
-            if isinstance(outcome, Done | Failed) and answer.session:
+            if isinstance(outcome, Done | AllDone | Failed) and answer.session:
                 self.unsettled = max(self.unsettled, outcome.position)
 
     def refuse(self, refusal: Refusal) -> None:

@@ -178,18 +178,14 @@ class ObjectFront:
 
     def _take_batches(self, host: ObjectHost, caller: Caller, ask: Ask) -> None:
         asked_at = ask.asked_at
-        call = host.call
         for batch in ask.batches:
-            session, lowest, method = batch.session, batch.lowest, batch.method
-            if self._routes.get(session) is not caller and not self._route(
-                caller, session, batch.first
-            ):
+            session, first, lowest = batch.session, batch.first, batch.lowest
+            if self._routes.get(session) is not caller and not self._route(caller, session, first):
                 continue
-            for number, arguments in enumerate(batch.arguments, batch.first):
-                try:
-                    call(session, number, method, arguments, lowest, asked_at)
-                except Refused as error:
-                    caller.refuse(Refusal(session, number, kind_of(error), str(error)))
+            try:
+                host.call_many(session, first, batch.method, batch.arguments, lowest, asked_at)
+            except Refused as error:
+                caller.refuse(Refusal(session, first, kind_of(error), str(error)))
 
     def _take_watches(self, host: ObjectHost, caller: Caller, ask: Ask) -> None:
         for session, number in ask.watches:
