@@ -41,6 +41,9 @@ class Chain:
         self.digest = b""
         self.leads = False
 
+    def attach(self, cohort: Cohort) -> None:
+        pass
+
     def perform(self, known: Viewstamp, events: Sequence[bytes]) -> None:
         for number, event in enumerate(events, known.number - len(events) + 1):
             self.count += 1

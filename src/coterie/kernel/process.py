@@ -132,9 +132,7 @@ class Process:
         for replica in self._waiting_to_start:
             replica.bottom.start()
         self._waiting_to_start.clear()
-        loopback, self._loopback = self._loopback, []
-        for envelope in loopback:
-            self._hand_over(self.id, envelope)
+        self._receive_loopback()
         for frame in frames:
             self._receive(frame)
         for peer in refused:
@@ -230,6 +228,11 @@ class Process:
             self.detector.heartbeat(sender, frame.heartbeat, self._now)
         for envelope in frame.envelopes:
             self._hand_over(sender, envelope)
+
+    def _receive_loopback(self) -> None:
+        loopback, self._loopback = self._loopback, []
+        for envelope in loopback:
+            self._hand_over(self.id, envelope)
 
     def _hand_over(self, sender: ReplicaId, envelope: Envelope) -> None:
         replica = self.replicas.get(envelope.group)

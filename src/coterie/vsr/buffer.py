@@ -184,7 +184,7 @@ class Buffer:
             return
         start = Viewstamp(of, number)
         for span in self._log.after(start, bytes_max=self._settings.packet_bytes_max) or ():
-            self._context.send(ids, Events(of, span.view, span.first, span.events))
+            self._context.send(ids, Events(of, span.view, span.first, span.events, self.forced))
             number = span.last.number
         for id in ids:
             self._sent[id] = number
@@ -213,7 +213,9 @@ class Buffer:
                 self._sent[id] = acked
                 if self._log.after(Viewstamp(self.view.id, acked), bytes_max=1) is None:
                     # It will see that it missed something, and fetch it.
-                    self._context.send([id], Events(self.view.id, self.view.id, last + 1, []))
+                    self._context.send(
+                        [id], Events(self.view.id, self.view.id, last + 1, [], self.forced)
+                    )
                     self._sent[id] = last
         if behind:
             self._resend_later()

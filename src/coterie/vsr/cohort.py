@@ -110,7 +110,10 @@ class Cohort(Layer):
         self._donor = Donor(self)
         self._owes_ack = False
         self._primary_restarted = False
+        self._forced = -1
+        """What this backup has heard to be forced in its view."""
         self._others = [id for id in context.configuration.members if id != self.me.id]
+        module.attach(self)
         if memory.history:
             self.module.restore(memory.chunks)
             self.log.adopt(memory.history)
@@ -222,6 +225,13 @@ class Cohort(Layer):
         """Call *then* when a majority knows everything up to *viewstamp*; see `Buffer`."""
         assert self.buffer is not None, "only an active primary forces"
         self.buffer.force_to(viewstamp, then)
+
+    def knows_forced(self, viewstamp: Viewstamp) -> bool:
+        """Say whether a majority is known here to know an event that is known here."""
+        if self.status is not Status.ACTIVE:
+            return False
+        forced = self._forced if self.buffer is None else self.buffer.forced
+        return (viewstamp.number if viewstamp.view == self.cur_viewid else 0) <= forced
 
     def report(self, kind: type[msgspec.Struct], **fields: object) -> None:
         """Put a record on the history of this replica."""
@@ -384,6 +394,7 @@ class Cohort(Layer):
         self.cur_viewid = view.id
         self.status = Status.ACTIVE
         self._primary_restarted = False
+        self._forced = -1
         self.report(
             ViewStarted,
             view=view.id,
@@ -408,6 +419,7 @@ class Cohort(Layer):
             and message.view == self.cur_viewid
             and sender == self.cur_view.primary
         ):
+            self._forced = max(self._forced, message.forced)
             if not self.learn(message):
                 # Something in between is missing, and perhaps not kept by the primary any more.
                 history = tuple(self.log.history)

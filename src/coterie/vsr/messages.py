@@ -78,6 +78,8 @@ class Events(_Message, tag=6, frozen=True):
     of: ViewId
     first: int
     events: list[bytes]
+    forced: int = -1
+    """What the primary knows to be forced in its view."""
 
 
 class Ack(_Message, tag=7, frozen=True):

@@ -17,6 +17,7 @@ from coterie.kernel.views import NO_VIEW, Member, ViewId, Viewstamp
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from coterie.vsr.cohort import Cohort
     from coterie.vsr.messages import CohortView
 
 
@@ -44,6 +45,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 class Module(Protocol):
     """What stands on a cohort."""
+
+    def attach(self, cohort: Cohort) -> None:
+        """Learn which cohort this is the module of."""
 
     def perform(self, known: Viewstamp, events: Sequence[bytes]) -> None:
         """Change the state by events; *known* is where the last of them stands."""

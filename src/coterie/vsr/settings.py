@@ -45,5 +45,28 @@ class VsrSettings(msgspec.Struct, frozen=True, kw_only=True):
     offer_lasts: Duration = seconds(5)
     """How long the state offered to a cohort is kept after the last question about it."""
 
+    # Transactions.
+    request_resend: Duration = milliseconds(100)
+    """How often a request to another group is repeated while unanswered."""
+    call_patience: Duration = seconds(3)
+    """How long a caller waits for an answer in one view before it gives the call up."""
+    lock_patience: Duration = seconds(1)
+    """How long a call waits for a lock before it is refused."""
+    prepare_patience: Duration = seconds(3)
+    """How long a coordinator waits for participants to prepare before it aborts."""
+    sweep: Duration = milliseconds(100)
+    """How often a primary looks for calls and transactions that have waited for too long."""
+    query_after: Duration = seconds(1)
+    """How long a participant hears nothing of a transaction before it asks the coordinator."""
+    client_patience: Duration = seconds(2)
+    """How long a client may be silent before its coordinator asks for it, and then again before
+    it aborts the transaction."""
+    outcome_patience: Duration = seconds(10)
+    """How long a client waits to hear how its transaction ended before it calls it unknown."""
+    ended_max: int = 100_000
+    """How many ended transactions are remembered, for queries and late messages."""
+    calls_max: int = 10_000
+    """How many calls may run or wait at a primary; beyond it calls are refused."""
+
 
 DEFAULT_VSR_SETTINGS = VsrSettings()

@@ -1,0 +1,295 @@
+"""The calls of a primary: run, made to wait for locks, completed, refused (figure 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.vsr.calling import CallRefused, Reply, WaitsFor
+from coterie.vsr.courier import UnknownGroup
+from coterie.vsr.events import CallsGivenUp, CompletedCall
+from coterie.vsr.executor import Completion
+from coterie.vsr.gstate import Transaction
+from coterie.vsr.locks import Locks, Mode
+from coterie.vsr.psets import Pair, is_within
+from coterie.vsr.remote import NotRun, RemoteCalls
+from coterie.vsr.running import Blocked, RunningCall
+
+if TYPE_CHECKING:
+    from coterie.kernel.views import Member
+    from coterie.vsr.calling import Call
+    from coterie.vsr.gstate import KeptCall
+    from coterie.vsr.psets import Aid, CallId, Pset
+    from coterie.vsr.server import Server
+
+_Id = tuple["Aid", "CallId"]
+
+
+class Calls:
+    """All calls in progress at one primary, and the locks."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._state = server.state
+        self.locks = Locks()
+        self._running: dict[_Id, RunningCall] = {}
+        self._freed = False
+
+    @property
+    def are_any(self) -> bool:
+        """Whether any call is in progress."""
+        return bool(self._running)
+
+    def restart(self) -> None:
+        """Begin to lead: locks are those of the completed calls of transactions in progress."""
+        self.stop()
+        for aid, transaction in self._state.transactions.items():
+            self._hold(aid, transaction)
+
+    def _hold(self, aid: Aid, transaction: Transaction) -> None:
+        for kept in transaction.calls.values():
+            for read in kept.record.reads:
+                self.locks.grant(aid, read.name, Mode.READ)
+            for write in kept.record.writes:
+                self.locks.grant(aid, write.name, Mode.WRITE)
+
+    def stop(self) -> None:
+        """Forget all calls in progress."""
+        for running in self._running.values():
+            running.remote.cancel()
+        self._running.clear()
+        self.locks = Locks()
+        self._freed = False
+
+    # ---- arriving
+
+    def on_call(self, caller: Member, message: Call) -> None:
+        """Take a call that is for this view."""
+        aid, id = message.aid, (message.aid, message.call)
+        if aid in self._state.ended:
+            self._refuse(caller, message, "the transaction has ended")
+            return
+        self._give_up(message)
+        transaction = self._state.transactions.get(aid)
+        if transaction is not None:
+            if any(is_within(message.call, each) for each in transaction.given_up):
+                return
+            kept = transaction.calls.get(message.call)
+            if kept is not None:
+                self._reply(caller, message.actor, kept)
+                return
+        running = self._running.get(id)
+        if running is not None:
+            running.caller = caller
+            return
+        reason = self._why_not(message)
+        if reason:
+            self._refuse(caller, message, reason)
+            return
+        remote = RemoteCalls(
+            self._server.courier,
+            self._server.settings,
+            actor=self._server.group,
+            aid=aid,
+            prefix=f"{message.call}.",
+            given_up=message.given_up,
+        )
+        running = RunningCall(message, caller, self._state, self.locks, remote)
+        self._running[id] = running
+        self._run(running)
+
+    def _why_not(self, message: Call) -> str:
+        if len(self._running) >= self._server.settings.calls_max:
+            return "too many calls are in progress here (calls_max)"
+        buffer = self._server.cohort.buffer
+        if buffer is None or buffer.is_full:
+            return "too much waits for the backups here (buffer_bytes_max)"
+        for aid, call in self._running:
+            if aid == message.aid and is_within(message.call, call):
+                return f"{self._server.group} is called by a call that it made itself"
+        return ""
+
+    def _give_up(self, message: Call) -> None:
+        """Forget, for good, what calls did that the transaction has given up."""
+        transaction = self._state.transactions.get(message.aid)
+        known = transaction.given_up if transaction is not None else []
+        news = tuple(each for each in message.given_up if each not in known)
+        if not news:
+            return
+        for aid, call in list(self._running):
+            if aid == message.aid and any(is_within(call, each) for each in news):
+                self._drop(self._running[aid, call])
+        self._server.add(CallsGivenUp(message.aid, news))
+
+    # ---- running
+
+    def _run(self, running: RunningCall) -> None:
+        """Run a call from its beginning, as far as it gets."""
+        replies = iter(list(running.replies))
+        generator = running.begin(self._server.executor)
+        try:
+            request = next(generator)
+            for reply in replies:
+                request = generator.send(reply)
+        except StopIteration as stop:
+            self._complete(running, stop.value)
+        except Blocked as blocked:
+            self._block(running, blocked)
+        else:
+            self._call(running, request)
+
+    def _resume(self, running: RunningCall, reply: Completion) -> None:
+        """Go on with a call that waited for another group."""
+        running.replies.append(reply)
+        assert running.generator is not None, "a call that waits for an answer is suspended"
+        try:
+            request = running.generator.send(reply)
+        except StopIteration as stop:
+            self._complete(running, stop.value)
+        except Blocked as blocked:
+            self._block(running, blocked)
+        else:
+            self._call(running, request)
+
+    def _call(self, running: RunningCall, request: tuple[str, str, bytes]) -> None:
+        group, method, arguments = request
+
+        def then(outcome: Completion | NotRun) -> None:
+            if self._running.get((running.aid, running.message.call)) is not running:
+                return
+            if isinstance(outcome, NotRun):
+                self._give_back(running, outcome.reason)
+            else:
+                self._resume(running, outcome)
+
+        try:
+            running.remote.call(group, method, arguments, then)
+        except UnknownGroup as error:
+            self._give_back(running, str(error))
+
+    def _complete(self, running: RunningCall, completion: Completion) -> None:
+        message = running.message
+        del self._running[running.aid, message.call]
+        self._server.add(
+            CompletedCall(
+                running.aid,
+                message.call,
+                running.reads,
+                [] if completion.is_failure else running.writes,
+                completion.result,
+                completion.is_failure,
+                self.pset_of(running),
+            )
+        )
+        self._server.touch(running.aid)
+        kept = self._state.transactions[running.aid].calls[message.call]
+        self._reply(running.caller, message.actor, kept)
+
+    def pset_of(self, running: RunningCall) -> Pset:
+        """Give the viewstamps of all calls that a call made, and of those that they made."""
+        return tuple(sorted(running.remote.pset))
+
+    def _reply(self, caller: Member, actor: str, kept: KeptCall) -> None:
+        record = kept.record
+        pset = (*record.pset, Pair(self._server.group, kept.vs))
+        self._server.send(
+            caller,
+            actor,
+            Reply(
+                self._server.group, record.aid, record.call, record.reply, record.is_failure, pset
+            ),
+        )
+
+    def on_reply(self, message: Reply) -> None:
+        """Take the answer to a call that a call here made."""
+        for running in self._callers(message.aid, message.call):
+            running.remote.on_reply(message)
+
+    def on_refused(self, message: CallRefused) -> None:
+        """Take the refusal of a call that a call here made."""
+        for running in self._callers(message.aid, message.call):
+            running.remote.on_refused(message)
+
+    def _callers(self, aid: Aid, call: CallId) -> list[RunningCall]:
+        running = self._running.get((aid, call.rpartition(".")[0]))
+        return [] if running is None else [running]
+
+    # ---- waiting for locks
+
+    def _block(self, running: RunningCall, blocked: Blocked) -> None:
+        running.unwind()
+        if running.waits_since is None:
+            running.waits_since = self._server.context.now
+        running.waits_for = blocked
+        circle = self.locks.wait(running.aid, blocked.name, blocked.mode)
+        if circle:
+            others = ", ".join(str(each) for each in circle[1:])
+            self._give_back(running, f"deadlock over {blocked.name!r} with {others}")
+
+    def free(self) -> None:
+        """Learn that locks may have been released."""
+        self._freed = True
+
+    def retry(self) -> None:
+        """Run calls again whose locks may be free, those first that have waited for longest."""
+        while self._freed:
+            self._freed = False
+            for id, running in list(self._running.items()):
+                blocked = running.waits_for
+                if blocked is None or self._running.get(id) is not running:
+                    continue
+                if not self.locks.in_the_way(running.aid, blocked.name, blocked.mode):
+                    running.waits_for = None
+                    self.locks.stop_waiting(running.aid, blocked.name)
+                    self._run(running)
+
+    def sweep(self) -> None:
+        """Refuse calls that have waited for a lock for too long; tell of those that go on waiting.
+
+        What is told finds deadlocks over several groups (`deadlocks.py`).
+        """
+        server = self._server
+        now, patience = server.context.now, server.settings.lock_patience
+        for running in list(self._running.values()):
+            blocked = running.waits_for
+            if blocked is None or running.waits_since is None:
+                continue
+            holders = self.locks.in_the_way(running.aid, blocked.name, blocked.mode)
+            if now - running.waits_since > patience:
+                names = ", ".join(str(each) for each in holders)
+                self._give_back(running, f"waited too long for {blocked.name!r}, held by {names}")
+            else:
+                message = WaitsFor(server.group, running.aid, tuple(holders))
+                server.courier.tell(running.aid.group, message)
+
+    # ---- ending
+
+    def release(self, aid: Aid) -> None:
+        """Learn that a transaction has ended: forget its calls and its locks."""
+        for (other, _), running in list(self._running.items()):
+            if other == aid:
+                self._drop(running)
+        self.locks.release(aid)
+        self.free()
+
+    def release_reads(self, aid: Aid) -> None:
+        """Learn that a transaction is prepared: it will read nothing more."""
+        self.locks.release_reads(aid)
+        self.free()
+
+    def _drop(self, running: RunningCall) -> None:
+        running.remote.cancel()
+        running.unwind()
+        if running.waits_for is not None:
+            self.locks.stop_waiting(running.aid, running.waits_for.name)
+        self._running.pop((running.aid, running.message.call), None)
+        self.free()
+
+    def _give_back(self, running: RunningCall, reason: str) -> None:
+        """Refuse a call after all."""
+        self._drop(running)
+        self._refuse(running.caller, running.message, reason)
+
+    def _refuse(self, caller: Member, message: Call, reason: str) -> None:
+        self._server.context.count("vsr.calls_refused")
+        refusal = CallRefused(self._server.group, message.aid, message.call, reason)
+        self._server.send(caller, message.actor, refusal)

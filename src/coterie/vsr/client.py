@@ -1,0 +1,291 @@
+"""Unreplicated clients of transactions (3.5).
+
+A client begins a transaction at a group that coordinates it, makes calls, and commits or aborts. It
+hears one of three things: committed, aborted and why, or, if nobody answers in time, unknown.
+
+    transaction = client.begin("eu")
+    transaction.call("eu", "withdraw", arguments, then)
+    ...
+    transaction.commit(then)
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coterie.kernel.errors import CoterieError
+from coterie.kernel.layers import Layer
+from coterie.vsr.calling import (
+    Began,
+    Begin,
+    CallRefused,
+    Elsewhere,
+    End,
+    Ending,
+    Reply,
+    StillHere,
+    StillThere,
+    decoder,
+)
+from coterie.vsr.courier import Courier
+from coterie.vsr.remote import NotRun, RemoteCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import msgspec
+
+    from coterie.kernel.layers import Context
+    from coterie.kernel.views import Configuration, Member
+    from coterie.vsr.executor import Completion
+    from coterie.vsr.psets import Aid
+    from coterie.vsr.settings import VsrSettings
+
+
+class TransactionOver(CoterieError):
+    """A transaction is used after its end; begin another one."""
+
+
+class Fate(enum.Enum):
+    """How a transaction ended, as far as its client knows."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+    """Nobody answered in time: ask again by the transaction's aid."""
+
+
+class Outcome(NamedTuple):
+    """How a transaction ended, and why."""
+
+    fate: Fate
+    aid: Aid | None
+    reason: str = ""
+
+
+class ClientTransaction:
+    """One transaction of a client."""
+
+    def __init__(self, client: Client, number: int, coordinator: str) -> None:
+        self.client = client
+        self.number = number
+        self.coordinator = coordinator
+        self.remote: RemoteCalls | None = None
+        """None until the coordinator has given the transaction its name."""
+        self.outcome: Outcome | None = None
+        self._then: Callable[[Outcome], None] | None = None
+        self._ending = False
+        self._early: list[Callable[[], None]] = []
+        self._failed: NotRun | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the transaction is ending, or has ended."""
+        return self._ending or self.outcome is not None
+
+    @property
+    def aid(self) -> Aid | None:
+        """The transaction's name, once it is known."""
+        return None if self.remote is None else self.remote.aid
+
+    # ---- use
+
+    def call(
+        self,
+        group: str,
+        method: str,
+        arguments: bytes,
+        then: Callable[[Completion | NotRun], None],
+    ) -> None:
+        """Make a call; *then* gets its result, or why it did not run.
+
+        After a call that did not run the transaction can only be aborted.
+        """
+        self._check()
+        if not self.client.courier.knows(group):
+            self._failed = NotRun(f"there is no group {group!r}")
+            then(self._failed)
+            return
+
+        def note(outcome: Completion | NotRun) -> None:
+            if self.outcome is None:
+                if isinstance(outcome, NotRun):
+                    self._failed = outcome
+                then(outcome)
+
+        def make() -> None:
+            assert self.remote is not None, "the transaction has its name"
+            self.remote.call(group, method, arguments, note)
+
+        self._when_begun(make)
+
+    def commit(self, then: Callable[[Outcome], None]) -> None:
+        """Commit, if all calls ran; else abort."""
+        self._check()
+        if self._failed is not None:
+            self.abort(self._failed.reason, then)
+        else:
+            self._end(then, commit=True, reason="")
+
+    def abort(self, reason: str, then: Callable[[Outcome], None]) -> None:
+        """Have nothing done of all this."""
+        self._check()
+        self._end(then, commit=False, reason=reason)
+
+    def _check(self) -> None:
+        if self.is_over:
+            raise TransactionOver("this transaction is over: begin another one")
+
+    def _when_begun(self, what: Callable[[], None]) -> None:
+        if self.remote is None:
+            self._early.append(what)
+        else:
+            what()
+
+    def _end(self, then: Callable[[Outcome], None], *, commit: bool, reason: str) -> None:
+        self._ending = True
+        self._then = then
+
+        def make() -> None:
+            remote = self.remote
+            assert remote is not None, "the transaction has its name"
+            remote.cancel()
+            pset, groups = tuple(sorted(remote.pset)), tuple(remote.groups)
+            message = End(self.client.actor, remote.aid, commit, pset, groups, reason)
+            self.client.courier.ask(
+                ("end", remote.aid),
+                self.coordinator,
+                lambda _: message,
+                patience=self.client.settings.outcome_patience,
+                on_timeout=lambda: self._over(Outcome(Fate.UNKNOWN, remote.aid, "no answer")),
+            )
+
+        self._when_begun(make)
+
+    # ---- what the client hears
+
+    def begun(self, aid: Aid) -> None:
+        """Learn the transaction's name."""
+        self.remote = RemoteCalls(
+            self.client.courier, self.client.settings, actor=self.client.actor, aid=aid
+        )
+        early, self._early = self._early, []
+        for each in early:
+            each()
+
+    def not_begun(self) -> None:
+        """Learn that no coordinator answered: nothing happened, and nothing will."""
+        self._early.clear()
+        self._over(Outcome(Fate.ABORTED, None, f"{self.coordinator} did not answer in time"))
+
+    def ended(self, message: Ending) -> None:
+        """Learn how the transaction ended, or that it can only be aborted."""
+        if not self._ending:
+            # The coordinator aborted it of its own accord; what is left is to say so.
+            self._failed = NotRun(message.reason)
+            if self.remote is not None:
+                self.remote.fail(message.reason)
+            return
+        fate = Fate.COMMITTED if message.committed else Fate.ABORTED
+        self._over(Outcome(fate, message.aid, message.reason))
+
+    def _over(self, outcome: Outcome) -> None:
+        if self.outcome is None:
+            self.outcome = outcome
+            self.client.over(self)
+            if self._then is not None:
+                self._then(outcome)
+
+
+class Client(Layer):
+    """An actor that runs transactions; the bottom of a `Replica` that is none."""
+
+    name = "CLIENT"
+
+    def __init__(
+        self, context: Context, directory: Mapping[str, Configuration], settings: VsrSettings
+    ) -> None:
+        super().__init__(context)
+        self.has_left = False
+        self.highest = 0
+        self.settings = settings
+        self.actor = context.group
+        self.courier = Courier(context, directory, settings)
+        self._count = 0
+        self._beginning: dict[int, ClientTransaction] = {}
+        self._transactions: dict[Aid, ClientTransaction] = {}
+
+    def begin(self, coordinator: str) -> ClientTransaction:
+        """Begin a transaction that *coordinator* is to commit; raises `UnknownGroup`."""
+        self._count += 1
+        number = self._count
+        transaction = ClientTransaction(self, number, coordinator)
+        self._beginning[number] = transaction
+        self.courier.ask(
+            ("begin", number),
+            coordinator,
+            lambda _: Begin(self.actor, number),
+            patience=self.settings.call_patience,
+            on_timeout=lambda: self._not_begun(number),
+        )
+        return transaction
+
+    def _not_begun(self, number: int) -> None:
+        transaction = self._beginning.pop(number, None)
+        if transaction is not None:
+            transaction.not_begun()
+
+    def over(self, transaction: ClientTransaction) -> None:
+        """Forget a transaction that has ended."""
+        self._beginning.pop(transaction.number, None)
+        if transaction.remote is not None:
+            transaction.remote.cancel()
+            self.courier.done(("end", transaction.remote.aid))
+            self._transactions.pop(transaction.remote.aid, None)
+
+    # ---- what the process calls (`coterie.kernel.replica.Bottom`)
+
+    def start(self) -> None:
+        """Nothing happens before somebody begins a transaction."""
+
+    def decode(self, message: msgspec.Raw) -> msgspec.Struct:
+        """Read a message of a group."""
+        return decoder.decode(message)
+
+    def receive(self, sender: Member, message: Any) -> None:  # noqa: ANN401 -- its own kinds
+        """Take a message of a group."""
+        match message:
+            case Elsewhere():
+                self.courier.learn(message)
+            case Began(number=number, aid=aid):
+                self._on_began(number, aid)
+            case Reply() | CallRefused() | Ending():
+                self._on_news(message)
+            case StillThere(aid=aid):
+                if aid in self._transactions:
+                    self.context.send_to(message.actor, [sender.id], StillHere(self.actor, aid))
+            case _:
+                self.context.count("client.messages_of_no_use")
+
+    def reachability_changed(self, restarted: Sequence[str]) -> None:
+        """Primaries are found by asking, not by the failure detector."""
+
+    def _on_news(self, message: Reply | CallRefused | Ending) -> None:
+        transaction = self._transactions.get(message.aid)
+        if transaction is None or transaction.remote is None:
+            return
+        match message:
+            case Reply():
+                transaction.remote.on_reply(message)
+            case CallRefused():
+                transaction.remote.on_refused(message)
+            case Ending():
+                transaction.ended(message)
+
+    def _on_began(self, number: int, aid: Aid) -> None:
+        transaction = self._beginning.pop(number, None)
+        if transaction is not None:
+            self.courier.done(("begin", number))
+            self._transactions[aid] = transaction
+            transaction.begun(aid)

@@ -1,0 +1,298 @@
+"""Two-phase commit, from the side of the coordinator (figure 2, and 3.5 for clients).
+
+Every group can coordinate: for unreplicated clients it is the paper's coordinator-server. What it
+knows of transactions that are not decided is not replicated; a new primary lets them abort.
+
+**Departure.** Who asks about a transaction that this primary does not know may be told that it is
+aborted only once an "aborted" record is forced. A primary that was replaced, and does not know it
+yet, could otherwise call aborted what its successor commits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.vsr.calling import Abort, Answer, Began, Commit, Ending, Prepare, StillThere
+from coterie.vsr.events import Aborted, Committing, Done, Part
+from coterie.vsr.psets import Aid, of_group, participants
+
+if TYPE_CHECKING:
+    from coterie.kernel.clock import Instant
+    from coterie.kernel.views import Member, ViewId
+    from coterie.vsr.calling import Begin, CommitDone, End, Prepared, Query, Refused, StillHere
+    from coterie.vsr.gstate import Ended
+    from coterie.vsr.psets import Pset
+    from coterie.vsr.server import Server
+
+_FORGOTTEN = "its coordinator does not know it any more"
+
+
+class _Client:
+    """Who began a transaction, and when it was last heard."""
+
+    __slots__ = ("actor", "asked", "heard_at", "process")
+
+    def __init__(self, process: Member, actor: str, now: Instant) -> None:
+        self.process = process
+        self.actor = actor
+        self.heard_at = now
+        self.asked = False
+
+
+class _Vote:
+    """A transaction that is being prepared."""
+
+    __slots__ = ("missing", "pset", "read_only")
+
+    def __init__(self, pset: Pset) -> None:
+        self.pset = pset
+        self.missing = set(participants(pset))
+        self.read_only: set[str] = set()
+
+
+class Coordinator:
+    """The transactions that this primary coordinates."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._context = server.context
+        self._state = server.state
+        self._courier = server.courier
+        self._active: dict[Aid, _Client] = {}
+        self._votes: dict[Aid, _Vote] = {}
+        self._told: dict[Aid, set[str]] = {}
+        """Who has not confirmed a commit yet."""
+        self._read_only: dict[Aid, None] = {}
+        """Committed without a trace, because nobody wrote anything; remembered for a while."""
+        self._count = 0
+        self._led: ViewId | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing has to be looked after."""
+        return not self._active
+
+    def lead(self) -> None:
+        """Begin to lead: go on with what is decided, and with what was begun if nobody else led."""
+        history = self._server.cohort.log.history
+        goes_on = len(history) > 1 and history[-2].view == self._led
+        self._led = history[-1].view
+        if not goes_on:
+            self._active.clear()
+            self._votes.clear()
+            self._read_only.clear()
+        for aid, vote in self._votes.items():
+            for group in sorted(vote.missing):
+                self._prepare(aid, group, vote)
+        self._told.clear()
+        for aid, parts in self._state.committing.items():
+            self._commit(aid, parts)
+
+    # ---- transactions of clients
+
+    def on_begin(self, sender: Member, message: Begin) -> None:
+        """Give a new transaction its name."""
+        self._count += 1
+        aid = Aid(self._server.group, self._server.cohort.cur_viewid, self._count)
+        self._active[aid] = _Client(sender, message.actor, self._context.now)
+        self._server.send(sender, message.actor, Began(self._server.group, message.number, aid))
+
+    def on_end(self, sender: Member, message: End) -> None:
+        """Commit or abort a transaction, as its client wishes."""
+        aid = message.aid
+        client = self._active.get(aid)
+        if client is not None:
+            client.process, client.actor = sender, message.actor
+            client.heard_at = self._context.now
+        ended = self._state.ended.get(aid)
+        if ended is not None or aid in self._read_only:
+            if ended is not None and not ended.committed:
+                self._tell_aborted(aid, message.groups, ended.reason)
+            self._tell_when_sure(aid, sender, message.actor)
+        elif aid in self._votes:
+            return
+        elif client is None:
+            if self._may_forget(aid):
+                self._abort(aid, (), _FORGOTTEN)
+                self._tell_when_sure(aid, sender, message.actor)
+        elif not message.commit:
+            self._abort(aid, message.groups, message.reason)
+            self._tell_when_sure(aid, sender, message.actor)
+        elif not all(self._courier.knows(group) for group in participants(message.pset)):
+            self._abort(aid, message.groups, "it has calls to groups that nobody knows")
+            self._tell_when_sure(aid, sender, message.actor)
+        else:
+            vote = self._votes[aid] = _Vote(message.pset)
+            for group in sorted(vote.missing):
+                self._prepare(aid, group, vote)
+            self._count_votes(aid)
+
+    def _may_forget(self, aid: Aid) -> bool:
+        """Whether an unknown transaction is surely not the work of a later primary."""
+        return aid.view <= self._server.cohort.cur_viewid
+
+    def _tell_when_sure(self, aid: Aid, process: Member, actor: str) -> None:
+        """Tell a client how its transaction ended, once that cannot be forgotten."""
+        group = self._server.group
+        ended = self._state.ended.get(aid)
+        if ended is None:
+            if aid in self._read_only:
+                self._server.send(process, actor, Ending(group, aid, committed=True, reason=""))
+            return
+        message = Ending(group, aid, ended.committed, ended.reason)
+        self._server.cohort.force_to(ended.vs, lambda: self._server.send(process, actor, message))
+
+    def on_still_here(self, message: StillHere) -> None:
+        """Learn that a client lives."""
+        client = self._active.get(message.aid)
+        if client is not None:
+            client.heard_at = self._context.now
+            client.asked = False
+
+    def sweep(self) -> None:
+        """Ask silent clients whether they live; abort for those who do not answer."""
+        now, patience = self._context.now, self._server.settings.client_patience
+        for aid, client in list(self._active.items()):
+            if aid in self._votes or now - client.heard_at < patience:
+                continue
+            if not client.asked:
+                client.asked = True
+                client.heard_at = now
+                ask = StillThere(self._server.group, aid)
+                self._server.send(client.process, client.actor, ask)
+            else:
+                self.abort(aid, "its client is silent")
+
+    def is_active(self, aid: Aid) -> bool:
+        """Whether a transaction has begun here, and its client has not asked for its end."""
+        return aid in self._active and aid not in self._votes
+
+    def abort(self, aid: Aid, reason: str) -> None:
+        """Abort a transaction that is active, and tell its client why."""
+        client = self._active[aid]
+        self._abort(aid, (), reason)
+        self._tell_when_sure(aid, client.process, client.actor)
+
+    # ---- phase one
+
+    def _prepare(self, aid: Aid, group: str, vote: _Vote) -> None:
+        message = Prepare(self._server.group, aid, vote.pset)
+        self._courier.ask(
+            ("prepare", aid, group),
+            group,
+            lambda _: message,
+            patience=self._server.settings.prepare_patience,
+            on_timeout=lambda: self._veto(aid, f"{group} did not answer in time"),
+        )
+
+    def on_prepared(self, message: Prepared) -> None:
+        """Count a vote."""
+        vote = self._votes.get(message.aid)
+        self._courier.done(("prepare", message.aid, message.actor))
+        if vote is None or message.actor not in vote.missing:
+            return
+        vote.missing.remove(message.actor)
+        if message.is_read_only:
+            vote.read_only.add(message.actor)
+        self._count_votes(message.aid)
+
+    def on_refused(self, message: Refused) -> None:
+        """Learn that a participant cannot commit."""
+        self._courier.done(("prepare", message.aid, message.actor))
+        self._veto(message.aid, message.reason)
+
+    def _veto(self, aid: Aid, reason: str) -> None:
+        vote = self._votes.get(aid)
+        if vote is not None:
+            self._abort(aid, participants(vote.pset), reason)
+
+    def _count_votes(self, aid: Aid) -> None:
+        vote = self._votes[aid]
+        if vote.missing:
+            return
+        del self._votes[aid]
+        client = self._active.pop(aid)
+        parts = [
+            Part(group, of_group(vote.pset, group))
+            for group in participants(vote.pset)
+            if group not in vote.read_only
+        ]
+        if parts:
+            self._server.add(Committing(aid, parts))
+            self._commit(aid, parts)
+        else:
+            self._read_only[aid] = None
+            if len(self._read_only) > self._server.settings.ended_max:
+                del self._read_only[next(iter(self._read_only))]
+        self._tell_when_sure(aid, client.process, client.actor)
+
+    # ---- phase two
+
+    def _commit(self, aid: Aid, parts: list[Part]) -> None:
+        """Tell the participants, once the decision cannot be forgotten."""
+
+        def tell() -> None:
+            self._told[aid] = {part.group for part in parts}
+            for part in parts:
+                self._tell_commit(aid, part)
+
+        self._server.cohort.force_to(self._state.ended[aid].vs, tell)
+
+    def _tell_commit(self, aid: Aid, part: Part) -> None:
+        message = Commit(self._server.group, aid, part.calls)
+        self._courier.ask(("commit", aid, part.group), part.group, lambda _: message)
+
+    def on_commit_done(self, message: CommitDone) -> None:
+        """Learn that a participant has installed its part."""
+        self._courier.done(("commit", message.aid, message.actor))
+        told = self._told.get(message.aid)
+        if told is not None:
+            told.discard(message.actor)
+            if not told:
+                del self._told[message.aid]
+                self._server.add(Done(message.aid))
+
+    def _abort(self, aid: Aid, groups: tuple[str, ...], reason: str) -> None:
+        client = self._active.pop(aid, None)
+        vote = self._votes.pop(aid, None)
+        if vote is not None:
+            for group in participants(vote.pset):
+                self._courier.done(("prepare", aid, group))
+        self._server.add(Aborted(aid, reason))
+        self._server.forget(aid)
+        self._tell_aborted(aid, groups, reason)
+        if client is not None and vote is not None:
+            self._tell_when_sure(aid, client.process, client.actor)
+
+    def _tell_aborted(self, aid: Aid, groups: tuple[str, ...], reason: str) -> None:
+        """Tell participants; nobody has to hear it, for who does not will ask."""
+        for group in groups:
+            self._courier.tell(group, Abort(self._server.group, aid, reason))
+
+    # ---- queries, section 3.4
+
+    def on_query(self, sender: Member, message: Query) -> None:
+        """Answer what became of a transaction, once that is sure."""
+        aid = message.aid
+        if aid not in self._state.ended:
+            if aid in self._active or aid in self._read_only or not self._may_forget(aid):
+                return
+            self._abort(aid, (), _FORGOTTEN)
+        ended = self._state.ended[aid]
+        answer = answer_to(self._server, message, ended)
+        if answer is not None:
+            self._server.cohort.force_to(
+                ended.vs, lambda: self._server.send(sender, message.actor, answer)
+            )
+
+
+def answer_to(server: Server, message: Query, ended: Ended) -> Answer | None:
+    """Give the answer to a query about a transaction that ended; None if it is not known whole."""
+    aid = message.aid
+    if not ended.committed:
+        return Answer(server.group, aid, committed=False, calls=(), reason=ended.reason)
+    # Once all participants have confirmed, nobody asks any more but by old messages.
+    for part in server.state.committing.get(aid, ()):
+        if part.group == message.actor:
+            return Answer(server.group, aid, committed=True, calls=part.calls, reason="")
+    return None

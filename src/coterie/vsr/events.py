@@ -1,0 +1,90 @@
+"""The event records of transaction processing (figures 2 and 3), as they go through the buffer."""
+
+from __future__ import annotations
+
+import msgspec
+
+from coterie.kernel.views import Viewstamp
+from coterie.vsr.psets import Aid, CallId, Pset
+
+
+class _Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    aid: Aid
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An object that was read, in the version that the event at `version` installed."""
+
+    name: str
+    version: Viewstamp | None
+    """None: nobody had written it."""
+
+
+class Write(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An object that was written, with its tentative version; None removes it."""
+
+    name: str
+    value: bytes | None
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one group has to install: the calls with these viewstamps, and no others."""
+
+    group: str
+    calls: tuple[Viewstamp, ...]
+
+
+class CompletedCall(_Event, tag=1, frozen=True):
+    """A call is complete; it holds read locks on `reads` and write locks on `writes`."""
+
+    call: CallId
+    reads: list[Read]
+    writes: list[Write]
+    reply: bytes
+    is_failure: bool
+    pset: Pset
+    """Of the calls that this call made."""
+
+
+class CallsGivenUp(_Event, tag=2, frozen=True):
+    """Calls, with all they called, are no part of the transaction (3.6: aborted subactions)."""
+
+    calls: tuple[CallId, ...]
+
+
+class Committing(_Event, tag=3, frozen=True):
+    """The coordinator's decision; all that is left is to tell the participants."""
+
+    parts: list[Part]
+
+
+class Done(_Event, tag=4, frozen=True):
+    """All participants know the decision."""
+
+
+class Committed(_Event, tag=5, frozen=True):
+    """A participant installs the versions of these calls, and releases all locks."""
+
+    calls: tuple[Viewstamp, ...]
+
+
+class Aborted(_Event, tag=6, frozen=True):
+    """The transaction is void here; its coordinator has decided so, or will."""
+
+    reason: str
+
+
+Event = CompletedCall | CallsGivenUp | Committing | Done | Committed | Aborted
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+
+
+def encode_event(event: Event) -> bytes:
+    """Give an event as bytes for the buffer."""
+    return _encoder.encode(event)
+
+
+def decode_event(data: bytes) -> Event:
+    """Read an event back."""
+    return _decoder.decode(data)

@@ -1,0 +1,186 @@
+"""The group state: objects, transactions in progress, and how transactions ended.
+
+It is a function of the events performed, the same at every cohort. Completed calls are kept until
+the outcome of their transaction is known (3.3): only then their versions are installed. Locks are
+not here; a primary derives them from the completed calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coterie.kernel.errors import DECODE_ERRORS, BadMessage
+from coterie.kernel.views import Viewstamp
+from coterie.vsr.events import (
+    Aborted,
+    CallsGivenUp,
+    Committed,
+    Committing,
+    CompletedCall,
+    Done,
+    Part,
+    decode_event,
+)
+from coterie.vsr.psets import Aid, CallId, is_within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from coterie.vsr.events import Event
+
+
+class Version(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The base version of an object, and the event that installed it."""
+
+    value: bytes
+    by: Viewstamp
+
+
+class KeptCall(msgspec.Struct, frozen=True, array_like=True):
+    """A completed call whose transaction is still in progress."""
+
+    vs: Viewstamp
+    record: CompletedCall
+
+
+class Transaction(msgspec.Struct, array_like=True):
+    """What a group knows of a transaction in progress."""
+
+    calls: dict[CallId, KeptCall] = {}
+    given_up: list[CallId] = []
+
+    def tentative(self, name: str) -> tuple[bool, bytes | None]:
+        """Say whether the transaction has written an object, and what."""
+        for kept in reversed(self.calls.values()):
+            for write in kept.record.writes:
+                if write.name == name:
+                    return True, write.value
+        return False, None
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the transaction has only read locks here."""
+        return not any(kept.record.writes for kept in self.calls.values())
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How a transaction ended, and the event that says so."""
+
+    committed: bool
+    vs: Viewstamp
+    reason: str = ""
+
+
+class _Whole(msgspec.Struct, array_like=True):
+    """All of it, as it travels."""
+
+    objects: list[tuple[str, Version]]
+    transactions: list[tuple[Aid, Transaction]]
+    committing: list[tuple[Aid, list[Part]]]
+    ended: list[tuple[Aid, Ended]]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Whole)
+
+
+class GroupState:
+    """The gstate of one cohort."""
+
+    def __init__(self, *, ended_max: int, chunk_bytes: int) -> None:
+        self.objects: dict[str, Version] = {}
+        self.transactions: dict[Aid, Transaction] = {}
+        self.committing: dict[Aid, list[Part]] = {}
+        """Decided here as coordinator, and perhaps not known to all participants."""
+        self.ended: dict[Aid, Ended] = {}
+        """The latest transactions that ended here, or whose coordinator is here."""
+        self._ended_max = ended_max
+        self._chunk_bytes = chunk_bytes
+
+    # ---- events
+
+    def perform(self, known: Viewstamp, events: Sequence[bytes]) -> None:
+        """Change the state by events, of which the last stands at *known*."""
+        for number, data in enumerate(events, known.number - len(events) + 1):
+            self._perform(decode_event(data), Viewstamp(known.view, number))
+
+    def _perform(self, event: Event, vs: Viewstamp) -> None:
+        aid = event.aid
+        match event:
+            case CompletedCall(call=call):
+                transaction = self.transactions.setdefault(aid, Transaction())
+                transaction.calls[call] = KeptCall(vs, event)
+            case CallsGivenUp(calls=calls):
+                self._give_up(self.transactions.setdefault(aid, Transaction()), calls)
+            case Committing(parts=parts):
+                self.committing[aid] = parts
+                self._end(aid, Ended(committed=True, vs=vs))
+            case Done():
+                self.committing.pop(aid, None)
+            case Committed(calls=calls):
+                self._install(aid, calls, vs)
+                self._end(aid, Ended(committed=True, vs=vs))
+            case Aborted(reason=reason):
+                self.transactions.pop(aid, None)
+                self._end(aid, Ended(committed=False, vs=vs, reason=reason))
+
+    def _give_up(self, transaction: Transaction, calls: tuple[CallId, ...]) -> None:
+        transaction.given_up.extend(calls)
+        for call in list(transaction.calls):
+            if any(is_within(call, each) for each in calls):
+                del transaction.calls[call]
+
+    def _install(self, aid: Aid, calls: tuple[Viewstamp, ...], vs: Viewstamp) -> None:
+        """Make the tentative versions of the calls named the base versions.
+
+        Only of those: a call that the transaction gave up may have run here unknown to it.
+        """
+        transaction = self.transactions.pop(aid, None)
+        if transaction is None:
+            return
+        for kept in transaction.calls.values():
+            if kept.vs not in calls:
+                continue
+            for write in kept.record.writes:
+                if write.value is None:
+                    self.objects.pop(write.name, None)
+                else:
+                    self.objects[write.name] = Version(write.value, vs)
+
+    def _end(self, aid: Aid, ended: Ended) -> None:
+        self.ended.setdefault(aid, ended)
+        if len(self.ended) > self._ended_max:
+            oldest = next(each for each in self.ended if each not in self.committing)
+            del self.ended[oldest]
+
+    # ---- the whole state
+
+    def encode(self) -> bytes:
+        """Give all of it as bytes, the same at every cohort that performed the same events."""
+        return _encoder.encode(
+            _Whole(
+                list(self.objects.items()),
+                list(self.transactions.items()),
+                list(self.committing.items()),
+                list(self.ended.items()),
+            )
+        )
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Give all of it, in chunks."""
+        data = self.encode()
+        size = self._chunk_bytes
+        return iter([data[at : at + size] for at in range(0, len(data), size)])
+
+    def restore(self, chunks: Sequence[bytes]) -> None:
+        """Take over a whole state."""
+        try:
+            whole = _decoder.decode(b"".join(chunks))
+        except DECODE_ERRORS as error:
+            raise BadMessage("the chunks are no group state") from error
+        self.objects = dict(whole.objects)
+        self.transactions = dict(whole.transactions)
+        self.committing = dict(whole.committing)
+        self.ended = dict(whole.ended)

@@ -1,0 +1,127 @@
+"""The remote calls of a transaction, from the side of the caller (figure 2).
+
+Each call is a subaction (3.6). A call is sent to one primary in one view, again and again under the
+same id, and runs there once. If the view changes before the answer comes, nobody can say whether
+it ran: the caller then gives the call up, with all that it may have called, and makes it anew under
+another id. All later calls, and the calls they make, carry what was given up, so that nothing of
+it is seen; and only calls in the pset are installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from coterie.vsr.calling import Call
+from coterie.vsr.executor import Completion
+from coterie.vsr.psets import Pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coterie.kernel.views import ViewId
+    from coterie.vsr.calling import CallRefused, Reply
+    from coterie.vsr.courier import Courier
+    from coterie.vsr.psets import Aid, CallId
+    from coterie.vsr.settings import VsrSettings
+
+
+class NotRun(NamedTuple):
+    """A call has no part in the transaction, and why."""
+
+    reason: str
+
+
+class RemoteCalls:
+    """The calls that one caller makes for one transaction."""
+
+    def __init__(  # noqa: PLR0913 -- what calls are made of
+        self,
+        courier: Courier,
+        settings: VsrSettings,
+        *,
+        actor: str,
+        aid: Aid,
+        prefix: str = "",
+        given_up: tuple[CallId, ...] = (),
+    ) -> None:
+        self._courier = courier
+        self._settings = settings
+        self._actor = actor
+        self.aid = aid
+        self._prefix = prefix
+        self.given_up: list[CallId] = list(given_up)
+        self.pset: set[Pair] = set()
+        self.groups: list[str] = []
+        """All groups that were called, also in vain."""
+        self._count = 0
+        self._waiting: dict[CallId, Callable[[Completion | NotRun], None]] = {}
+
+    def call(
+        self,
+        group: str,
+        method: str,
+        arguments: bytes,
+        then: Callable[[Completion | NotRun], None],
+    ) -> None:
+        """Make a call; *then* gets what came of it."""
+        self._count += 1
+        call = f"{self._prefix}{self._count}"
+        self._waiting[call] = then
+        if group not in self.groups:
+            self.groups.append(group)
+        given_up = tuple(self.given_up)
+
+        def make(view: ViewId) -> Call:
+            return Call(self._actor, view, self.aid, call, method, arguments, given_up)
+
+        def moved() -> None:
+            if self._waiting.pop(call, None) is not None:
+                self.given_up.append(call)
+                self.call(group, method, arguments, then)
+
+        def no_answer() -> None:
+            if self._waiting.pop(call, None) is not None:
+                self.given_up.append(call)
+                then(NotRun(f"{group} did not answer in time"))
+
+        self._courier.ask(
+            ("call", self.aid, call),
+            group,
+            make,
+            patience=self._settings.call_patience,
+            on_timeout=no_answer,
+            moved=moved,
+        )
+
+    def on_reply(self, message: Reply) -> None:
+        """Take the answer to a call; one to a call that was given up comes too late."""
+        then = self._finished(message.call)
+        if then is not None:
+            self.pset.update(message.pset)
+            then(Completion(message.result, message.is_failure))
+
+    def on_refused(self, message: CallRefused) -> None:
+        """Take the refusal of a call."""
+        then = self._finished(message.call)
+        if then is not None:
+            self.given_up.append(message.call)
+            then(NotRun(message.reason))
+
+    def fail(self, reason: str) -> None:
+        """Learn that the transaction is over: no call of it will be answered."""
+        waiting = list(self._waiting.values())
+        self.cancel()
+        for then in waiting:
+            then(NotRun(reason))
+
+    def cancel(self) -> None:
+        """Wait for no answer any more."""
+        for call in self._waiting:
+            self._courier.done(("call", self.aid, call))
+        self._waiting.clear()
+
+    def _finished(self, call: CallId) -> Callable[[Completion | NotRun], None] | None:
+        then = self._waiting.pop(call, None)
+        if then is not None:
+            self._courier.done(("call", self.aid, call))
+        return then

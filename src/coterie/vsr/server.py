@@ -1,0 +1,343 @@
+"""A module group at work: calls and two-phase commit at its primary (section 3, figures 2 and 3).
+
+The parts: `GroupState` is replicated; `Calls` runs calls under locks; `Coordinator` commits and
+aborts, `Deadlocks` finds it victims; this class is the participant, and the `Module` that stands
+on the cohort.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from coterie.kernel.errors import BadMessage
+from coterie.kernel.records import StateAt
+from coterie.kernel.views import Viewstamp
+from coterie.vsr.calling import (
+    Abort,
+    Answer,
+    Begin,
+    Call,
+    CallRefused,
+    Commit,
+    CommitDone,
+    Elsewhere,
+    End,
+    Prepare,
+    Prepared,
+    Probe,
+    Query,
+    Refused,
+    Reply,
+    StillHere,
+    WaitsFor,
+    WhereIs,
+    decoder,
+)
+from coterie.vsr.calls import Calls
+from coterie.vsr.coordinator import Coordinator, answer_to
+from coterie.vsr.courier import Courier
+from coterie.vsr.deadlocks import Deadlocks
+from coterie.vsr.events import Aborted, Committed, encode_event
+from coterie.vsr.gstate import GroupState
+from coterie.vsr.psets import compatible, of_group, vs_max
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import msgspec
+
+    from coterie.kernel.clock import Instant
+    from coterie.kernel.layers import Context
+    from coterie.kernel.views import Configuration, Member
+    from coterie.vsr.cohort import Cohort
+    from coterie.vsr.events import Event
+    from coterie.vsr.executor import Executor
+    from coterie.vsr.gstate import Transaction
+    from coterie.vsr.messages import CohortView
+    from coterie.vsr.psets import Aid
+    from coterie.vsr.settings import VsrSettings
+
+_SWEEP = "vsr sweep"
+_DIGEST_EVERY = 50
+
+
+class Server:
+    """The module of one cohort."""
+
+    cohort: Cohort
+
+    def __init__(
+        self,
+        context: Context,
+        executor: Executor,
+        directory: Mapping[str, Configuration],
+        settings: VsrSettings,
+    ) -> None:
+        self.context = context
+        self.group = context.group
+        self.settings = settings
+        self.executor = executor
+        self.state = GroupState(ended_max=settings.ended_max, chunk_bytes=settings.chunk_bytes)
+        self.courier = Courier(context, directory, settings)
+        self.calls = Calls(self)
+        self.coordinator = Coordinator(self)
+        self.deadlocks = Deadlocks(self)
+        self._lost = f"calls to {self.group} were lost in a view change"
+        self._touched: dict[Aid, Instant] = {}
+        """When each transaction in progress was last heard of."""
+
+    def attach(self, cohort: Cohort) -> None:
+        """Learn which cohort this is the module of."""
+        self.cohort = cohort
+
+    # ---- the state (`coterie.vsr.module.Module`)
+
+    def perform(self, known: Viewstamp, events: Sequence[bytes]) -> None:
+        """Change the state by events."""
+        first = known.number - len(events) + 1
+        for number, event in enumerate(events, first):
+            at = Viewstamp(known.view, number)
+            self.state.perform(at, [event])
+            if number % _DIGEST_EVERY == 0:
+                digest = blake2b(self.state.encode(), digest_size=16).digest()
+                self.cohort.report(StateAt, known=at, digest=digest)
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Give the state, in chunks."""
+        return self.state.snapshot()
+
+    def restore(self, chunks: Sequence[bytes]) -> None:
+        """Take over a whole state."""
+        self.state.restore(chunks)
+
+    def add(self, event: Event) -> Viewstamp:
+        """Add an event to the buffer; give its viewstamp."""
+        return self.cohort.add(encode_event(event))
+
+    # ---- leading
+
+    def lead(self, view: CohortView) -> None:
+        """Begin to lead a view."""
+        del view
+        self.courier.clear()
+        self.calls.restart()
+        self.deadlocks.clear()
+        self._touched = dict.fromkeys(self.state.transactions, self.context.now)
+        self.coordinator.lead()
+        self._sweep_later()
+
+    def follow(self) -> None:
+        """Stop leading: calls in progress are void."""
+        self.calls.stop()
+        self.courier.clear()
+        self.context.cancel_timer(_SWEEP)
+
+    def touch(self, aid: Aid) -> None:
+        """Learn that a transaction is alive."""
+        self._touched[aid] = self.context.now
+
+    def _sweep_later(self) -> None:
+        self.context.set_timer(_SWEEP, self.settings.sweep, self._sweep)
+
+    def _sweep(self) -> None:
+        """Look for what has waited for too long."""
+        if not self.cohort.is_primary:
+            return
+        self.calls.sweep()
+        self.coordinator.sweep()
+        now = self.context.now
+        for aid in self.state.transactions:
+            if now - self._touched.setdefault(aid, now) > self.settings.query_after:
+                self._touched[aid] = now
+                self.courier.tell_all(aid.group, Query(self.group, aid))
+        self._sweep_later()
+
+    def finish_turn(self) -> None:
+        """Run calls again that waited for locks which are free now."""
+        if self.cohort.is_primary:
+            self.calls.retry()
+
+    # ---- messages
+
+    def decode(self, message: msgspec.Raw) -> msgspec.Struct:
+        """Read a message of another actor."""
+        return decoder.decode(message)
+
+    def send(self, process: Member, actor: str, message: msgspec.Struct) -> None:
+        """Send to an actor at a process."""
+        self.context.send_to(actor, [process.id], message)
+
+    def receive(self, sender: Member, message: Any) -> None:  # noqa: ANN401 -- its own kinds
+        """Take a message of another actor."""
+        match message:
+            case Elsewhere():
+                self.courier.learn(message)
+            case Query():
+                self._on_query(sender, message)
+            case WhereIs():
+                self._say_where(sender, message.actor)
+            case Call() | Begin() | End() | Prepare() | Commit():
+                if not self.cohort.is_primary:
+                    self._say_where(sender, message.actor)
+                else:
+                    self._on_request(sender, message)
+            case _:
+                if self.cohort.is_primary:
+                    self._on_news(message)
+
+    def _say_where(self, sender: Member, actor: str) -> None:
+        """Tell what is known here of the view and its primary (3.3)."""
+        if self.cohort.is_active:
+            view = self.cohort.cur_view
+            self.send(sender, actor, Elsewhere(self.group, view.id, view.primary.id))
+
+    def _on_request(self, sender: Member, message: Call | Begin | End | Prepare | Commit) -> None:
+        match message:
+            case Call(view=view):
+                if view != self.cohort.cur_viewid:
+                    self._say_where(sender, message.actor)
+                elif self.cohort.is_serving:
+                    self.touch(message.aid)
+                    self.calls.on_call(sender, message)
+            case Begin():
+                if self.cohort.is_serving:
+                    self.coordinator.on_begin(sender, message)
+            case End():
+                self.coordinator.on_end(sender, message)
+            case Prepare():
+                self._on_prepare(sender, message)
+            case Commit():
+                self._on_commit(sender, message)
+
+    def _on_news(self, message: object) -> None:  # noqa: C901 -- a table
+        match message:
+            case Reply():
+                self.calls.on_reply(message)
+            case CallRefused():
+                self.calls.on_refused(message)
+            case Prepared():
+                self.coordinator.on_prepared(message)
+            case Refused():
+                self.coordinator.on_refused(message)
+            case CommitDone():
+                self.coordinator.on_commit_done(message)
+            case StillHere():
+                self.coordinator.on_still_here(message)
+            case Abort(aid=aid, reason=reason):
+                if message.actor == aid.group:
+                    self._abort(aid, reason)
+            case Answer():
+                self._on_answer(message)
+            case WaitsFor():
+                self.deadlocks.on_waits_for(message)
+            case Probe():
+                self.deadlocks.on_probe(message)
+            case _:
+                raise BadMessage("a group has no use for this message")
+
+    # ---- the participant (figure 3)
+
+    def _on_prepare(self, sender: Member, message: Prepare) -> None:
+        aid = message.aid
+        transaction = self.state.transactions.get(aid)
+        ended = self.state.ended.get(aid)
+        if transaction is None:
+            # A duplicate, after a transaction that only read was prepared and forgotten.
+            if ended is not None and ended.committed:
+                self._vote_when_forced(sender, message, ended.vs, is_read_only=True)
+            else:
+                reason = self._lost if ended is None else ended.reason
+                self.send(sender, message.actor, Refused(self.group, aid, reason))
+            return
+        if not self.is_compatible(message, transaction):
+            # Its coordinator will abort it; figure 3 would here, but this may be an old message
+            # about a transaction that is being committed.
+            self.send(sender, message.actor, Refused(self.group, aid, self._lost))
+            return
+        self.touch(aid)
+        self._vote_when_forced(
+            sender, message, vs_max(message.pset, self.group), is_read_only=transaction.is_read_only
+        )
+
+    def is_compatible(self, message: Prepare, transaction: Transaction) -> bool:
+        """Say whether all calls of the transaction to this group survived."""
+        known = {kept.vs for kept in transaction.calls.values()}
+        return compatible(message.pset, self.group, self.cohort.log.history) and known.issuperset(
+            of_group(message.pset, self.group)
+        )
+
+    def _vote_when_forced(
+        self, sender: Member, message: Prepare, viewstamp: Viewstamp, *, is_read_only: bool
+    ) -> None:
+        """Vote once a majority knows the calls, read locks and all.
+
+        Without that, the locks could be lost with this primary, and the vote would stand.
+        """
+        aid = message.aid
+
+        def vote() -> None:
+            self.calls.release_reads(aid)
+            if is_read_only and aid in self.state.transactions:
+                self.add(Committed(aid, of_group(message.pset, self.group)))
+                self.forget(aid)
+            self.send(sender, message.actor, Prepared(self.group, aid, is_read_only))
+
+        self.force_calls(viewstamp, vote, is_read_only=is_read_only)
+
+    def force_calls(
+        self, viewstamp: Viewstamp, then: Callable[[], None], *, is_read_only: bool
+    ) -> None:
+        """Have a majority know the calls of a transaction, also of one that has only read."""
+        del is_read_only
+        self.cohort.force_to(viewstamp, then)
+
+    def _on_commit(self, sender: Member, message: Commit) -> None:
+        aid = message.aid
+        done = CommitDone(self.group, aid)
+        if aid in self.state.transactions:
+            self._install(message)
+        ended = self.state.ended.get(aid)
+        if ended is None:
+            # It was prepared here, and so it was committed and forgotten since.
+            self.send(sender, message.actor, done)
+            return
+        assert ended.committed, "what is prepared is aborted by nobody but its coordinator"
+        self.cohort.force_to(self.cohort.log.last, lambda: self.send(sender, message.actor, done))
+
+    def _install(self, message: Commit | Answer) -> None:
+        self.add(Committed(message.aid, message.calls))
+        self.forget(message.aid)
+
+    def _abort(self, aid: Aid, reason: str) -> None:
+        """Discard locks and versions."""
+        if aid in self.state.transactions:
+            self.add(Aborted(aid, reason))
+        self.forget(aid)
+
+    def forget(self, aid: Aid) -> None:
+        """Learn that a transaction has ended here: nobody needs its locks any more."""
+        self.calls.release(aid)
+        self.deadlocks.forget(aid)
+        self._touched.pop(aid, None)
+
+    # ---- queries, section 3.4
+
+    def _on_query(self, sender: Member, message: Query) -> None:
+        """Answer if the answer is known here, whoever this is."""
+        if self.cohort.is_primary and message.aid.group == self.group:
+            self.coordinator.on_query(sender, message)
+            return
+        ended = self.state.ended.get(message.aid)
+        if ended is not None and self.cohort.knows_forced(ended.vs):
+            answer = answer_to(self, message, ended)
+            if answer is not None:
+                self.send(sender, message.actor, answer)
+
+    def _on_answer(self, message: Answer) -> None:
+        if message.actor != message.aid.group:
+            return
+        if not message.committed:
+            self._abort(message.aid, message.reason)
+        elif message.aid in self.state.transactions:
+            self._install(message)

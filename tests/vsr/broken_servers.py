@@ -1,0 +1,164 @@
+"""Deliberately broken variants of transactions: each leaves out one thing that matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coterie.vsr.calls import Calls
+from coterie.vsr.coordinator import Coordinator, answer_to
+from coterie.vsr.gstate import GroupState
+from coterie.vsr.running import RunningCall
+from coterie.vsr.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coterie.kernel.views import Member, Viewstamp
+    from coterie.vsr.calling import Call, Prepare, Query
+    from coterie.vsr.gstate import Transaction
+    from coterie.vsr.psets import Aid, Pset
+
+
+class PreparesWithoutForce(Server):
+    """Votes although a majority may not know the calls."""
+
+    def force_calls(
+        self, viewstamp: Viewstamp, then: Callable[[], None], *, is_read_only: bool
+    ) -> None:
+        del viewstamp, is_read_only
+        then()
+
+
+class ReadLocksNotForced(Server):
+    """Votes at once for transactions that have only read (3.7 says why not)."""
+
+    def force_calls(
+        self, viewstamp: Viewstamp, then: Callable[[], None], *, is_read_only: bool
+    ) -> None:
+        if is_read_only:
+            then()
+        else:
+            super().force_calls(viewstamp, then, is_read_only=is_read_only)
+
+
+class LostCallsPass(Server):
+    """Votes also if calls of the transaction were lost."""
+
+    def is_compatible(self, message: Prepare, transaction: Transaction) -> bool:
+        del message, transaction
+        return True
+
+
+class _NotMerged(Calls):
+    def pset_of(self, running: RunningCall) -> Pset:
+        del running
+        return ()
+
+
+class NestedPsetLost(Server):
+    """Does not pass on the viewstamps of the calls that a call made."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.calls = _NotMerged(self)
+
+
+class _LocksLost(Calls):
+    def restart(self) -> None:
+        self.stop()
+
+
+class LocksNotKept(Server):
+    """Begins to lead without the locks of transactions in progress."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.calls = _LocksLost(self)
+
+
+class _NothingGivenUp(Calls):
+    def _give_up(self, message: Call) -> None:
+        pass
+
+
+class GivenUpCallsStay(Server):
+    """Keeps what calls did that their transaction has given up."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.calls = _NothingGivenUp(self)
+
+
+class _Guesses(Coordinator):
+    def on_query(self, sender: Member, message: Query) -> None:
+        if message.aid not in self._state.ended and message.aid not in self._active:
+            self._abort(message.aid, (), "guessed")
+            answer = answer_to(self._server, message, self._state.ended[message.aid])
+            assert answer is not None
+            self._server.send(sender, message.actor, answer)
+            return
+        super().on_query(sender, message)
+
+
+class AbortsWithoutForce(Server):
+    """Calls a transaction aborted that it does not know, without asking its backups."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.coordinator = _Guesses(self)
+
+
+class _ReadsFreely(RunningCall):
+    def _lock(self, name: str, mode: object) -> None:
+        if mode == 2:
+            super()._lock(name, mode)  # type: ignore[arg-type]
+
+
+class _CallsReadFreely(Calls):
+    def _run(self, running: RunningCall) -> None:
+        running.__class__ = _ReadsFreely
+        super()._run(running)
+
+
+class ReadsWithoutLocks(Server):
+    """Reads without read locks."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.calls = _CallsReadFreely(self)
+
+
+class _InstallsAll(GroupState):
+    def _install(self, aid: Aid, calls: tuple[Viewstamp, ...], vs: Viewstamp) -> None:
+        transaction = self.transactions.get(aid)
+        if transaction is not None:
+            calls = tuple(kept.vs for kept in transaction.calls.values())
+        super()._install(aid, calls, vs)
+
+
+class InstallsWhateverRan(Server):
+    """Installs all calls that ran here, also those that are not in the pset."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.state.__class__ = _InstallsAll
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenServer:
+    """A variant, and what must catch it."""
+
+    kind: type[Server]
+    caught_by: tuple[str, ...]
+
+
+ISOLATION = ("serializable", "money conserved", "locks kept")
+
+BROKEN_SERVERS = (
+    BrokenServer(PreparesWithoutForce, ("atomic", "lost calls abort", "told right", *ISOLATION)),
+    BrokenServer(LostCallsPass, ("atomic", "lost calls abort")),
+    BrokenServer(NestedPsetLost, ("serializable", "money conserved")),
+    BrokenServer(LocksNotKept, ISOLATION),
+    BrokenServer(ReadsWithoutLocks, ISOLATION),
+)
