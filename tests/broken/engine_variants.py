@@ -149,6 +149,10 @@ ENGINE_BROKEN = (
     Broken(AcknowledgesACount, "SAFE:DYNSEQ:PVSYNC", ("authoritative majority", "confirmed chain")),
     Broken(SettlesWithoutMajority, "SAFE:DYNSEQ:PVSYNC", ("authoritative majority",)),
     Broken(
-        OldestHistoryWins, "DYNSEQ:PVSYNC", ("authoritative for ever", "one authoritative entry")
+        OldestHistoryWins,
+        "DYNSEQ:PVSYNC",
+        ("authoritative for ever", "one authoritative entry"),
+        first_seed=32,
+        faults=("partition", "isolation", "one-way", "pause", "delay", "slow"),
     ),
 )

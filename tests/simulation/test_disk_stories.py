@@ -243,6 +243,8 @@ def test_a_word_of_the_operator_is_not_enough_without_a_majority() -> None:
     group["a"].accept_loss()
     group.run(seconds(2))
     assert group["a"].place is None
+    group["a"].restart()  # the word is on record
+    group.run(seconds(2))
     group["c"].start()
     group.run_until_whole()
     assert group["a"].view == "abc"

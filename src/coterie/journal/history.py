@@ -87,6 +87,7 @@ class History(Memory):
         """Go on with the records of the next life, which began with these facts."""
         self._undo_adoption()
         self.is_zombie = facts.is_zombie
+        self.is_by_hand = facts.is_by_hand
         # Promises about views hold, whatever becomes of the history.
         self.highest_view_number = max(self.highest_view_number, facts.highest_view_number)
         self.accepted = facts.accepted

@@ -154,6 +154,7 @@ class FormingViews(EngineLayer, Generic[F]):
         if past is None:
             return
         self.is_zombie = past.is_zombie
+        self.is_by_hand = past.is_by_hand
         if past.position:
             self.log.reset(past.position, dict(past.origins))
             self.above.restore(past.chunks, past.position)
