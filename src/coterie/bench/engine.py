@@ -161,16 +161,16 @@ async def _measure_in_process(
             for message_bytes in plan.message_bytes:
                 for name, load in loads(plan, message_bytes):
                     echo_ms = await stick.measure()
-                    rates, cpu_us = await measure_load(worker, [worker], load, plan.timing)
+                    loaded = await measure_load(worker, [worker], load, plan.timing)
                     add(
                         rate(
                             section="in process",
                             what=name if stack == plan.stack else f"{name}, {stack}",
                             replicas=size,
                             message_bytes=message_bytes,
-                            rates=rates,
+                            rates=loaded.rates,
                             echo_ms=echo_ms,
-                            cpu_us=cpu_us,
+                            cpu_us=loaded.cpu_us,
                         )
                     )
 
@@ -207,9 +207,7 @@ async def _measure_loopback(
                     for message_bytes in plan.message_bytes:
                         for name, load in loads(plan, message_bytes):
                             echo_ms = await stick.measure()
-                            rates, cpu_us = await measure_load(
-                                orderer, started.workers, load, plan.timing
-                            )
+                            loaded = await measure_load(orderer, started.workers, load, plan.timing)
                             target = TARGETS.get(("loopback", name, message_bytes, journal))
                             add(
                                 rate(
@@ -218,9 +216,9 @@ async def _measure_loopback(
                                     replicas=size,
                                     message_bytes=message_bytes,
                                     journal=journal,
-                                    rates=rates,
+                                    rates=loaded.rates,
                                     echo_ms=echo_ms,
-                                    cpu_us=cpu_us,
+                                    cpu_us=loaded.cpu_us,
                                     target=target if size == 3 else None,  # noqa: PLR2004
                                 )
                             )

@@ -34,6 +34,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """A time in raw round trips, or how many are done in the time of one; 0 if it says nothing."""
     cpu_us: float = 0.0
     """Processor time for each command, of all replicas together."""
+    client_cpu_us: float = 0.0
+    """Processor time for each command, of the process of all clients."""
     target: Target | None = None
 
     def __str__(self) -> str:
@@ -80,6 +82,7 @@ def rate(  # noqa: PLR0913 -- all by name
     rates: list[float],
     echo_ms: float,
     cpu_us: float = 0.0,
+    client_cpu_us: float = 0.0,
     replicas: int = 0,
     message_bytes: int = 0,
     journal: str = "",
@@ -98,5 +101,6 @@ def rate(  # noqa: PLR0913 -- all by name
         repeats=rates,
         echoes=value * echo_ms / 1000,
         cpu_us=cpu_us,
+        client_cpu_us=client_cpu_us,
         target=target,
     )

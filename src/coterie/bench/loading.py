@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -31,24 +31,35 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Loaded(NamedTuple):
+    """What a load has shown: calls per second, and processor time for each, in microseconds."""
+
+    rates: list[float]
+    cpu_us: float
+    """Of all replicas together."""
+    caller_cpu_us: float
+
+
 async def measure_load(
-    caller: Worker, workers: Sequence[Worker], load: Load, timing: Timing
-) -> tuple[list[float], float]:
-    """Have *caller* make calls; give calls per second, and CPU time of *workers* for each in us."""
+    caller: Worker, replicas: Sequence[Worker], load: Load, timing: Timing
+) -> Loaded:
+    """Have *caller* make calls, and look at it and at the replicas."""
     caller.tell(load)
     await caller.ready()
     await asyncio.sleep(timing.warm_up)
-    watched = list(dict.fromkeys([caller, *workers]))
+    watched = list(dict.fromkeys([caller, *replicas]))
     await samples(watched)
     rates: list[float] = []
     costs: list[float] = []
+    caller_costs: list[float] = []
     for _ in range(timing.repeats):
         await asyncio.sleep(timing.seconds)
         sampled = dict(zip(watched, await samples(watched), strict=True))
         calls, took = sampled[caller].calls, sampled[caller].seconds
         rates.append(calls / took)
-        spent = sum(sampled[worker].cpu_seconds for worker in workers)
+        spent = sum(sampled[replica].cpu_seconds for replica in replicas)
         costs.append(spent / max(calls, 1) * 1e6)
+        caller_costs.append(sampled[caller].cpu_seconds / max(calls, 1) * 1e6)
     caller.tell(Stop())
     await caller.ready()
-    return rates, median(costs)
+    return Loaded(rates, median(costs), median(caller_costs))

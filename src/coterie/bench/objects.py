@@ -267,7 +267,7 @@ async def _measure_calls(  # noqa: PLR0913, PLR0917 -- in one place
         for name, connections, load in _loads(plan):
             await dial(connections)
             echo_ms = await stick.measure()
-            rates, cpu_us = await measure_load(clients, service.workers, load, plan.timing)
+            loaded = await measure_load(clients, service.workers, load, plan.timing)
             has_target = (size, load.message_bytes) == (TARGET_REPLICAS, TARGET_BYTES)
             add(
                 rate(
@@ -276,9 +276,10 @@ async def _measure_calls(  # noqa: PLR0913, PLR0917 -- in one place
                     replicas=size,
                     message_bytes=load.message_bytes,
                     journal=journal,
-                    rates=rates,
+                    rates=loaded.rates,
                     echo_ms=echo_ms,
-                    cpu_us=cpu_us,
+                    cpu_us=loaded.cpu_us,
+                    client_cpu_us=loaded.caller_cpu_us,
                     target=RATE_TARGETS.get((name, journal)) if has_target else None,
                 )
             )
@@ -376,16 +377,16 @@ async def _measure_rival(plan: Plan, stick: Yardstick, add: Callable[[Figure], N
                         )
                     )
                 load = Load(1, plan.rival_calls, message_bytes, is_packed=False)
-                rates, cpu_us = await measure_load(leader, started.workers, load, plan.timing)
+                loaded = await measure_load(leader, started.workers, load, plan.timing)
                 add(
                     rate(
                         section="PySyncObj",
                         what=f"{plan.rival_calls} calls outstanding{how}",
                         replicas=size,
                         message_bytes=message_bytes,
-                        rates=rates,
+                        rates=loaded.rates,
                         echo_ms=echo_ms,
-                        cpu_us=cpu_us,
+                        cpu_us=loaded.cpu_us,
                     )
                 )
 

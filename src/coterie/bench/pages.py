@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 BUSY = 0.25
 """Which part of the cores other work may take before a report says so."""
-FIGURE_COLUMNS = ("", "replicas", "bytes", "journal", "", "x echo", "us CPU", "target")
+FIGURE_COLUMNS = ("", "replicas", "bytes", "journal", "", "x echo", "us CPU", "us client", "target")
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -47,7 +47,7 @@ def figures_table(figures: Sequence[Figure]) -> str:
         rows = [_figure_row(figure) for figure in figures if figure.section == section]
         head = (section, *FIGURE_COLUMNS[1:])
         # A column that says nothing in this section is left out.
-        kept = [0, 4, *(c for c in (1, 2, 3, 5, 6, 7) if any(row[c] for row in rows))]
+        kept = [0, 4, *(c for c in (1, 2, 3, 5, 6, 7, 8) if any(row[c] for row in rows))]
         kept.sort()
         parts.append(aligned([[row[column] for column in kept] for row in (head, *rows)]))
     return "\n\n".join(parts)
@@ -62,6 +62,7 @@ def _figure_row(figure: Figure) -> tuple[str, ...]:
         figure.shown,
         f"{figure.echoes:.1f}" if figure.echoes else "",
         f"{figure.cpu_us:.1f}" if figure.cpu_us else "",
+        f"{figure.client_cpu_us:.1f}" if figure.client_cpu_us else "",
         figure.shown_target,
     )
 
