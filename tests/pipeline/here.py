@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from coterie.pipeline import witnesses
 from coterie.pipeline.lake import Lake
 from coterie.pipeline.planning import plan
 from coterie.pipeline.ranges import ranges_of
@@ -18,7 +19,6 @@ from coterie.pipeline.results import Results
 from coterie.pipeline.schemas import HISTORY, JOURNAL_TABLES
 from coterie.pipeline.sealing import seal_segment, sweep
 from coterie.pipeline.verify import CLOCK_BOUND, check_across, check_item, items_of
-from coterie.pipeline.witnesses import testimonies_of
 
 Row = dict[str, Any]
 
@@ -34,7 +34,7 @@ def seal_here(journals: Path, folder: Path, *, width: int = 100, growing: bool =
 def history_here(lake: Lake) -> list[Row]:
     batches = [
         batch
-        for group, testimony in testimonies_of(lake).items()
+        for group, testimony in witnesses.testimonies_of(lake).items()
         for task in ranges_of(lake, [group])
         for batch in history_of_range(task, testimony)
     ]
@@ -47,7 +47,7 @@ def verify_here(
 ) -> dict[str, Results]:
     """All checks but the one that needs a shuffle."""
     found: dict[str, Results] = {}
-    testimonies = testimonies_of(lake)
+    testimonies = witnesses.testimonies_of(lake)
     for item in items_of(lake, testimonies, programs):
         results = check_item(item, lake, testimonies[item.group], clock_bound)
         total = found.setdefault(item.group, Results(item.group))

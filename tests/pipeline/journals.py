@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -13,17 +13,22 @@ from coterie.journal.retention import Retention
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.layers import Layer
+from coterie.pipeline.replay import Program
 from coterie.simulation import Group, Simulation
 from coterie.simulation.disk import SimulatedDisk
 from coterie.simulation.faults import Nemesis
+from coterie.simulation.objects import SETTINGS
 from coterie.simulation.simulation import SIMULATED_SETTINGS
 from coterie.stacks import LAYERS
 
 OPTIMISTIC = "DYNSEQ:PVSYNC"
 SAFE = "SAFE:DYNSEQ:PVSYNC"
 
+COUNTER = Program(name="coterie.ready:Counter", settings=SETTINGS)
+"""What a simulated counter runs."""
+
 KEEPS_ALL = KeeperSettings(
-    journal=JournalSettings(segment_bytes=20_000),
+    journal=JournalSettings(segment_bytes=15_000),
     retention=Retention(journal_bytes_max=1 << 40),
     snapshot_bytes=1 << 40,
 )
@@ -102,8 +107,3 @@ def storm(
             host.start()
         group.run_until_whole(within=seconds(30))
         group.run(seconds(2))
-
-
-def edit_segments(folder: Path, change: Callable[[Path], None]) -> None:
-    for path in sorted(folder.rglob("*.segment")):
-        change(path)

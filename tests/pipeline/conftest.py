@@ -1,0 +1,90 @@
+"""One small Spark session for all tests here, and runs that several of them look at."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.pipeline.here import seal_here
+from tests.pipeline.journals import OPTIMISTIC, SAFE, copy_group, make_group, storm
+
+from coterie.kernel.clock import seconds
+from coterie.pipeline.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests that need Spark run in one process, so that one session is started."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from coterie.pipeline.session import SMALL, make_session  # noqa: PLC0415 -- slow to import
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Spark's own, at its start
+        session = make_session(
+            master="local[1]",
+            settings={**SMALL, "spark.coterie.parts": "2", "spark.driver.memory": "512m"},
+        )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def optimistic_journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five replicas of a ledger with optimistic delivery; some entries were rolled back."""
+    folder = tmp_path_factory.mktemp("optimistic")
+    for seed in range(3, 20):
+        group = make_group(seed=seed, stack=OPTIMISTIC, names="abcde")
+        storm(group, duration=seconds(6))
+        if group.tracker.rolled_back:
+            break
+    else:
+        pytest.fail("no run rolled anything back")
+    group.check()
+    copy_group(group, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def counter_journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three replicas of a counter with safe delivery, used by clients with sessions."""
+    folder = tmp_path_factory.mktemp("counter")
+    group = make_group(seed=4, stack=SAFE, names="abc", has_object=True)
+    storm(group)
+    group.check()
+    copy_group(group, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def _sealed(
+    optimistic_journals: Path, counter_journals: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("sealed")
+    seal_here(optimistic_journals, folder / "optimistic", width=500)
+    seal_here(counter_journals, folder / "counter", width=100)
+    return {name: folder / name for name in ("optimistic", "counter")}
+
+
+@pytest.fixture
+def optimistic_lake(_sealed: dict[str, Path], tmp_path: Path) -> Lake:
+    """A lake that the test may change."""
+    return Lake.open(copytree(_sealed["optimistic"], tmp_path / "optimistic lake"))
+
+
+@pytest.fixture
+def counter_lake(_sealed: dict[str, Path], tmp_path: Path) -> Lake:
+    """A lake that the test may change."""
+    return Lake.open(copytree(_sealed["counter"], tmp_path / "counter lake"))
