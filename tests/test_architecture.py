@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "simulation": LAYERS | {"assembly", "stacks", "checking", "objects", "ready", "vsr"},
     "runtime": FOUNDATION | {"assembly", "membership", "stacks"},
     "demo": LAYERS | {"assembly", "stacks", "objects", "runtime", "client", "service", "pipeline"},
-    "locally": LAYERS | {"assembly", "stacks", "objects", "runtime"},
+    "locally": LAYERS | {"assembly", "stacks", "objects", "runtime", "client"},
     "client": FOUNDATION | {"objects", "runtime"},
     "service": LAYERS | {"assembly", "stacks", "objects", "runtime", "client"},
     # Entries are decoded and replayed as replicas do it; nothing of engines, layers or drivers.

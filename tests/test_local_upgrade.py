@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import cast
 
 import pytest
 
 import coterie
 from coterie.kernel.engine import Role
+from coterie.locally import group_of
 from coterie.objects import UnknownMethod, define
-
-if TYPE_CHECKING:
-    from coterie import LocalObject
 
 
 class CounterOfVersion1:
@@ -48,8 +46,8 @@ class Counter:
 CounterOfVersion1.__qualname__ = "Counter"
 
 
-async def until_all_are_primary(counter: LocalObject) -> None:
-    group = counter.group
+async def until_all_are_primary(counter: type[CounterOfVersion1]) -> None:
+    group = group_of(counter)
     async with asyncio.timeout(20):
         while len(group.roles()) < 3 or set(group.roles()) != {Role.PRIMARY}:
             group.changed.clear()
@@ -61,29 +59,32 @@ async def until_all_are_primary(counter: LocalObject) -> None:
 def test_an_upgrade_while_clients_call(stack: str) -> None:
     async def story() -> None:
         async with coterie.local(CounterOfVersion1, stack=stack) as counter:
-            group = counter.group
+            group = group_of(counter)
+            later = cast("type[Counter]", counter)
             group.definition = define(Counter)
             expected = 0
             for id in group.configuration.members:
                 with pytest.raises(UnknownMethod, match=r"Counter\.compact|no method 'compact'"):
-                    await counter.compact()
-                calls = [asyncio.ensure_future(counter.add(1, deadline=15)) for _ in range(20)]
+                    await later.compact()
+                calls = [
+                    asyncio.ensure_future(counter.add.options(deadline=15)(1)) for _ in range(20)
+                ]
                 group.kill(id)
                 await asyncio.gather(*calls)
                 expected += 20
                 group.start(id)
                 await until_all_are_primary(counter)
-                assert await counter.add(1, deadline=15) == expected + 1
+                assert await counter.add.options(deadline=15)(1) == expected + 1
                 expected += 1
             async with asyncio.timeout(20):
                 while True:
                     try:
-                        await counter.compact()
+                        await later.compact()
                         break
                     except UnknownMethod:  # the last announcement is on its way
                         await counter.add(0)
             assert await counter.add(1) == expected + 1
-            assert await counter.compact() == 2
+            assert await later.compact() == 2
 
     asyncio.run(story())
 

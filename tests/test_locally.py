@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import coterie
-from coterie.kernel.engine import Role
-from coterie.locally import OutcomeUnknown, UpdateFailed
+from coterie.client import MethodFailed, OutcomeUnknown
+from coterie.kernel.engine import Role, Standing
+from coterie.locally import group_of
 from coterie.objects import BadArguments, UnknownMethod
 from coterie.stacks import ENGINE_STACKS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from coterie import LocalObject
 
 
 class Counter:
@@ -40,7 +39,7 @@ class Counter:
 
 
 def with_counter(
-    story: Callable[[LocalObject], Awaitable[None]], *, stack: str = "SAFE:DYNSEQ:PVSYNC"
+    story: Callable[[type[Counter]], Awaitable[None]], *, stack: str = "SAFE:DYNSEQ:PVSYNC"
 ) -> None:
     async def run() -> None:
         async with coterie.local(Counter, replicas=3, stack=stack) as counter:
@@ -49,8 +48,8 @@ def with_counter(
     asyncio.run(run())
 
 
-async def until_all_are_primary(counter: LocalObject) -> None:
-    group = counter.group
+async def until_all_are_primary(counter: type[Counter]) -> None:
+    group = group_of(counter)
     async with asyncio.timeout(20):
         while len(group.roles()) < 3 or set(group.roles()) != {Role.PRIMARY}:
             group.changed.clear()
@@ -59,7 +58,7 @@ async def until_all_are_primary(counter: LocalObject) -> None:
 
 @pytest.mark.parametrize("stack", [stack for stack in ENGINE_STACKS if stack != "PVSYNC"])
 def test_the_first_three_lines_run(stack: str) -> None:
-    async def story(counter: LocalObject) -> None:
+    async def story(counter: type[Counter]) -> None:
         assert await counter.add(3) == 3
         assert await counter.add(4) == 7
         assert await counter.read() == 7
@@ -68,7 +67,7 @@ def test_the_first_three_lines_run(stack: str) -> None:
 
 
 def test_many_calls_at_once_are_each_executed_once() -> None:
-    async def story(counter: LocalObject) -> None:
+    async def story(counter: type[Counter]) -> None:
         results = await asyncio.gather(*(counter.add(1) for _ in range(300)))
         assert sorted(results) == list(range(1, 301))
 
@@ -76,9 +75,9 @@ def test_many_calls_at_once_are_each_executed_once() -> None:
 
 
 def test_an_update_that_raises_leaves_no_trace() -> None:
-    async def story(counter: LocalObject) -> None:
+    async def story(counter: type[Counter]) -> None:
         await counter.add(1)
-        with pytest.raises(UpdateFailed, match="ValueError: half-way"):
+        with pytest.raises(MethodFailed, match="ValueError: half-way"):
             await counter.break_off()
         assert await counter.read() == 1
 
@@ -86,11 +85,11 @@ def test_an_update_that_raises_leaves_no_trace() -> None:
 
 
 def test_bad_input_is_an_error_to_its_sender() -> None:
-    async def story(counter: LocalObject) -> None:
+    async def story(counter: type[Counter]) -> None:
         with pytest.raises(BadArguments, match="amount"):
-            await counter.add("three")
+            await counter.add("three")  # type: ignore[arg-type]
         with pytest.raises(UnknownMethod, match="subtract"):
-            await counter.subtract(1)
+            await counter.subtract(1)  # type: ignore[attr-defined]
         assert await counter.read() == 0
 
     with_counter(story)
@@ -98,11 +97,11 @@ def test_bad_input_is_an_error_to_its_sender() -> None:
 
 @pytest.mark.slow  # suspicion, exclusion and return take wall time
 def test_killing_the_first_replica_again_and_again_loses_and_doubles_nothing() -> None:
-    async def story(counter: LocalObject) -> None:
-        group = counter.group
+    async def story(counter: type[Counter]) -> None:
+        group = group_of(counter)
         for turn in range(3):
             victim = group.configuration.members[turn]
-            calls = [asyncio.ensure_future(counter.add(1, deadline=15)) for _ in range(50)]
+            calls = [asyncio.ensure_future(counter.add.options(deadline=15)(1)) for _ in range(50)]
             await asyncio.sleep(0)
             group.kill(victim)
             await asyncio.gather(*calls)
@@ -115,11 +114,50 @@ def test_killing_the_first_replica_again_and_again_loses_and_doubles_nothing() -
 
 @pytest.mark.slow  # a deadline has to pass
 def test_without_a_majority_every_call_has_an_outcome_by_its_deadline() -> None:
-    async def story(counter: LocalObject) -> None:
+    async def story(counter: type[Counter]) -> None:
         await counter.add(1)
-        counter.group.kill("r2")
-        counter.group.kill("r3")
+        group_of(counter).kill("r2")
+        group_of(counter).kill("r3")
         with pytest.raises(OutcomeUnknown):
-            await counter.add(1, deadline=1.0)
+            await counter.add.options(deadline=1.0)(1)
+
+    with_counter(story)
+
+
+def test_an_optimistic_answer_can_be_awaited_until_it_stands() -> None:
+    async def story(counter: type[Counter]) -> None:
+        done = await counter.add.detailed(3)
+        assert (done.value, done.standing) == (3, Standing.OPTIMISTIC)
+        settled = await done.settled()
+        assert settled is not None
+        assert await counter.add.options(majority=True)(4) == 7
+        assert await counter.read.options(level="weak")() == 7
+        both = await asyncio.gather(*(counter.add.options(majority=True)(1) for _ in range(5)))
+        assert sorted(both) == [8, 9, 10, 11, 12]
+        result = await counter.add.detailed(0)
+        await asyncio.gather(result.settled(), result.settled())
+
+    with_counter(story, stack="DYNSEQ:PVSYNC")
+
+
+def test_an_authoritative_answer_stands_at_once_and_says_where() -> None:
+    async def story(counter: type[Counter]) -> None:
+        first = await counter.add.detailed(3)
+        assert first.standing is Standing.AUTHORITATIVE
+        second = await counter.read.detailed()
+        assert second.value == 3
+        assert second.position > first.position
+        await first.settled()
+
+    with_counter(story)
+
+
+def test_the_object_shows_its_methods_and_nothing_else() -> None:
+    async def story(counter: type[Counter]) -> None:
+        assert dir(counter) == ["add", "break_off", "read"]
+        assert not hasattr(counter, "__deepcopy__")
+        assert group_of(counter).name == "Counter"
+        with pytest.raises(TypeError, match="is not the object of a local group"):
+            group_of(Counter())
 
     with_counter(story)

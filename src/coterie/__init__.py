@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coterie.client import connect, connect_blocking
-    from coterie.locally import LocalObject, local
+    from coterie.locally import group_of, local
     from coterie.objects import query, update
 
 __version__: str
 
 __all__ = [
-    "LocalObject",
     "__version__",
     "connect",
     "connect_blocking",
+    "group_of",
     "local",
     "query",
     "update",
 ]
 
 _WHERE = {
-    "LocalObject": "coterie.locally",
     "connect": "coterie.client",
     "connect_blocking": "coterie.client",
+    "group_of": "coterie.locally",
     "local": "coterie.locally",
     "query": "coterie.objects",
     "update": "coterie.objects",

@@ -11,6 +11,9 @@
     async with coterie.local(Counter, replicas=3) as counter:
         assert await counter.add(3) == 3
 
+The object is called as through `coterie.connect`, and calls end in the same ways. `group_of` gives
+access to the replicas, to kill and start them.
+
 The replicas are real: each has its own process state, detector, stack and host, and they talk in
 encoded frames; only the network is a function call. So what a class does here it does in a group
 of machines. Nothing is stored: a replica that is killed comes back as a zombie and fetches the
@@ -21,43 +24,35 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from coterie.assembly import make_context, make_object, make_process
-from coterie.kernel.engine import Past, Role
-from coterie.kernel.errors import CoterieError, Refused
+from coterie.client.errors import MethodFailed, NotDone, OutcomeUnknown
+from coterie.client.results import Result
+from coterie.kernel.engine import Past, Role, Standing
+from coterie.kernel.errors import Refused
 from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.kernel.views import Configuration
 from coterie.kernel.wire import decode_frame
-from coterie.objects import Done, Failed, Kind, Level, Opened, define
+from coterie.objects import Done, Failed, Kind, Level, NotTaken, Opened, define
 from coterie.runtime.driver import Driver, clock
 from coterie.runtime.recorder import NoRecorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from coterie.kernel.engine import Status
-    from coterie.objects import Answer, Definition, ObjectHost, Outcome
+    from coterie.kernel.views import Viewstamp
+    from coterie.objects import Answer, Definition, Method, ObjectHost
+    from coterie.objects.faces import LevelName
+
+T = TypeVar("T")
 
 DEFAULT_STACK = "SAFE:DYNSEQ:PVSYNC"
 DEFAULT_DEADLINE = 5.0
 _RETRY_EVERY = 0.25
-
-
-class UpdateFailed(CoterieError):
-    """The method raised on every replica alike; the object is as it was before."""
-
-    def __init__(self, error: str, message: str) -> None:
-        super().__init__(f"{error}: {message}")
-        self.error = error
-
-
-class OutcomeUnknown(CoterieError):
-    """No answer by the deadline: the update may have been executed, or may be yet, or never."""
-
-
-class SessionLost(CoterieError):
-    """The group does not know this session any more; open the object again."""
+_SETTLING = 0.005
 
 
 class _Memory:
@@ -110,7 +105,7 @@ class _Replica:
         self._group.answered(answers)
 
     def settled(self, position: int) -> None:
-        pass
+        self._group.settled(position)
 
     def rolled_back(self, position: int) -> None:
         pass
@@ -134,7 +129,9 @@ class LocalGroup:
         self.changed = asyncio.Event()
         self._lives = dict.fromkeys(self.configuration.members, 0)
         self._replicas: dict[str, _Replica] = {}
-        self._waiting: dict[tuple[int, int], asyncio.Future[Outcome]] = {}
+        self._waiting: dict[tuple[int, int], asyncio.Future[Answer]] = {}
+        self._unsettled: dict[int, int] = {}
+        """Positions of answers that may be rolled back, by request."""
         self._session = 0
         self._numbers = 0
         self._tokens = 0
@@ -176,57 +173,66 @@ class LocalGroup:
 
     async def open(self) -> None:
         """Wait for the group to come together, and open a session."""
-        outcome = await self._request(
+        answer = await self._request(
             0, self._token(), lambda host, token: host.open_session(token), DEFAULT_DEADLINE
         )
-        assert isinstance(outcome, Opened), outcome
-        self._session = outcome.session
+        assert isinstance(answer.outcome, Opened), answer
+        self._session = answer.outcome.session
 
     def _token(self) -> int:
         self._tokens += 1
         return self._tokens
 
     async def update(
-        self, method: str, args: Sequence[object], kwargs: dict[str, object], deadline: float
-    ) -> object:
+        self, method: Method, args: Sequence[object], kwargs: dict[str, object], deadline: float
+    ) -> Result[Any]:
         """Execute an update exactly once, whatever fails meanwhile."""
-        found = self.definition.method(method, Kind.UPDATE)
-        arguments = found.encode(args, kwargs)
+        arguments = method.encode(args, kwargs)
         self._numbers += 1
-        session = self._session
-        outcome = await self._request(
-            session,
-            self._numbers,
-            lambda host, number: host.call(session, number, method, arguments, lowest=self._lowest),
-            deadline,
-        )
-        return _result(found.decode_result, outcome)
+        session, name, given = self._session, method.name, self._numbers
+
+        def ask(host: ObjectHost, number: int) -> None:
+            host.call(session, number, name, arguments, lowest=self._lowest)
+
+        async def follow() -> Result[Any]:
+            """Ask again, under the same number, until the answer stands."""
+            end = asyncio.get_running_loop().time() + deadline
+            while True:
+                left = end - asyncio.get_running_loop().time()
+                answer = await self._request(session, given, ask, left)
+                if answer.standing is Standing.AUTHORITATIVE:
+                    return _result(method, answer)
+                await asyncio.sleep(_SETTLING)
+
+        answer = await self._request(session, given, ask, deadline)
+        if answer.standing is Standing.OPTIMISTIC and isinstance(answer.outcome, Done):
+            self._unsettled[given] = answer.outcome.position
+        return _result(method, answer, follow)
 
     @property
     def _lowest(self) -> int:
-        """The lowest request number still waited for."""
+        """The lowest request number that may still be asked for."""
         waiting = [request for session, request in self._waiting if session == self._session]
-        return min(waiting, default=self._numbers)
+        return min([*waiting, *self._unsettled], default=self._numbers)
 
     async def query(
         self,
-        method: str,
+        method: Method,
         args: Sequence[object],
         kwargs: dict[str, object],
         *,
         level: Level,
         deadline: float,
-    ) -> object:
+    ) -> Result[Any]:
         """Execute a query at one replica."""
-        found = self.definition.method(method, Kind.QUERY)
-        arguments = found.encode(args, kwargs)
-        outcome = await self._request(
+        arguments = method.encode(args, kwargs)
+        answer = await self._request(
             0,
             self._token(),
-            lambda host, token: host.read(level, token, method, arguments),
+            lambda host, token: host.read(level, token, method.name, arguments),
             deadline,
         )
-        return _result(found.decode_result, outcome)
+        return _result(method, answer)
 
     async def _request(
         self,
@@ -234,9 +240,9 @@ class LocalGroup:
         number: int,
         ask: Callable[[ObjectHost, int], None],
         deadline: float,
-    ) -> Outcome:
+    ) -> Answer:
         """Ask a primary, and another one when there is no answer; the request stays the same."""
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        future = self._waiting.get((session, number)) or asyncio.get_running_loop().create_future()
         self._waiting[session, number] = future
 
         def attempt(host: ObjectHost) -> None:
@@ -260,18 +266,24 @@ class LocalGroup:
                         return future.result()
         except TimeoutError:
             raise OutcomeUnknown(
-                f"no answer within {deadline} s: with the same session a retry would not "
-                "execute it twice, but nobody can say now whether it was executed"
+                f"no answer within {deadline} s: nobody can say now whether it was executed"
             ) from None
         finally:
-            del self._waiting[session, number]
+            self._waiting.pop((session, number), None)  # two may have waited for it
 
     def answered(self, answers: list[Answer]) -> None:
         """Take answers from a host."""
         for answer in answers:
             future = self._waiting.get((answer.session, answer.request))
             if future is not None and not future.done():
-                future.set_result(answer.outcome)
+                future.set_result(answer)
+
+    def settled(self, position: int) -> None:
+        """Learn that answers up to *position* stand."""
+        if self._unsettled:
+            self._unsettled = {
+                number: place for number, place in self._unsettled.items() if place > position
+            }
 
     def close(self) -> None:
         """Stop everything."""
@@ -279,53 +291,106 @@ class LocalGroup:
             self.kill(id)
 
 
-def _result(decode: Callable[[bytes], object], outcome: Outcome) -> object:
+def _result(
+    method: Method, answer: Answer, follow: Callable[[], Awaitable[Result[Any]]] | None = None
+) -> Result[Any]:
+    outcome = answer.outcome
     match outcome:
-        case Done(result=result):
-            return decode(result)
+        case Done(result=result, position=position):
+            value = method.decode_result(result)
+            return Result(value, outcome.viewstamp, position, answer.standing, follow)
         case Failed(error=error, message=message):
-            raise UpdateFailed(error, message)
-        case Opened():
-            return outcome.session
-        case _ if hasattr(outcome, "reason"):
-            raise Refused(outcome.reason)
+            raise MethodFailed(error, message, outcome.viewstamp, answer.standing)
+        case NotTaken(reason=reason):
+            raise NotDone(reason)
         case _:
-            raise SessionLost(f"the group answered {type(outcome).__name__}")
+            raise OutcomeUnknown(f"the group answered {type(outcome).__name__}: connect again")
+
+
+class LocalMethod:
+    """A method to be called; `coterie.objects.faces` has its shape for type checkers."""
+
+    def __init__(
+        self,
+        group: LocalGroup,
+        name: str,
+        *,
+        deadline: float | None = None,
+        level: LevelName = "consistent",
+        majority: bool = False,
+    ) -> None:
+        self._group = group
+        self._name = name
+        self._deadline = DEFAULT_DEADLINE if deadline is None else deadline
+        self._level = Level(level)
+        self._majority = majority
+
+    async def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 -- any class
+        """Call it, and get its answer."""
+        return (await self.detailed(*args, **kwargs)).value
+
+    async def detailed(self, *args: object, **kwargs: object) -> Result[Any]:
+        """Call it, and get its answer with its place and what it may claim."""
+        group, deadline = self._group, self._deadline
+        method = group.definition.method(self._name)
+        if method.kind is Kind.QUERY:
+            return await group.query(method, args, kwargs, level=self._level, deadline=deadline)
+        result = await group.update(method, args, kwargs, deadline)
+        return await result.settled() if self._majority else result
+
+    def options(
+        self,
+        *,
+        deadline: float | None = None,
+        level: LevelName = "consistent",
+        majority: bool = False,
+        not_before: Viewstamp | None = None,
+    ) -> LocalMethod:
+        """Give the same method with another deadline (seconds), or another claim."""
+        del not_before  # the replica asked is in the primary view, and has everything
+        return LocalMethod(
+            self._group, self._name, deadline=deadline, level=level, majority=majority
+        )
 
 
 class LocalObject:
-    """The object as its caller sees it: its methods, to be awaited.
-
-    `deadline` (seconds) may be given to every call, `level` (dirty, weak or consistent) to
-    queries. `group` gives access to the replicas, to kill and start them.
-    """
+    """The object as its caller sees it: its methods, to be awaited."""
 
     def __init__(self, group: LocalGroup) -> None:
-        self.group = group
+        self.__group = group
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        group = self.group
-        method = group.definition.method(name)
+    def __getattr__(self, name: str) -> LocalMethod:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.__group.definition.method(name)
+        return LocalMethod(self.__group, name)
 
-        def call(
-            *args: object,
-            deadline: float = DEFAULT_DEADLINE,
-            level: str = Level.CONSISTENT.value,
-            **kwargs: object,
-        ) -> Awaitable[object]:
-            if method.kind is Kind.UPDATE:
-                return group.update(name, args, kwargs, deadline)
-            return group.query(name, args, kwargs, level=Level(level), deadline=deadline)
+    def __dir__(self) -> list[str]:
+        return sorted(self.__group.definition.methods)
 
-        return call
+
+def group_of(replicated: object) -> LocalGroup:
+    """Give the group behind an object that `local` gave, to kill its replicas and start them."""
+    group = vars(replicated).get("_LocalObject__group")
+    if not isinstance(group, LocalGroup):
+        raise TypeError(f"{replicated!r} is not the object of a local group")
+    return group
+
+
+def local(
+    cls: type[T], *, replicas: int = 3, stack: str = DEFAULT_STACK
+) -> AbstractAsyncContextManager[type[T]]:
+    """Run *cls* as a group of *replicas* in this process; give the object to call.
+
+    It is called as through `coterie.connect`.
+    """
+    # Its type is explained in coterie.objects.faces.
+    return cast("AbstractAsyncContextManager[type[T]]", _run(define(cls), replicas, stack))
 
 
 @asynccontextmanager
-async def local(
-    cls: type, *, replicas: int = 3, stack: str = DEFAULT_STACK
-) -> AsyncIterator[LocalObject]:
-    """Run *cls* as a group of *replicas* in this process; give the object to call."""
-    group = LocalGroup(define(cls), replicas, stack)
+async def _run(definition: Definition, replicas: int, stack: str) -> AsyncIterator[LocalObject]:
+    group = LocalGroup(definition, replicas, stack)
     try:
         for id in group.configuration.members:
             group.start(id)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from coterie import LocalObject
-
     Arguments = tuple[object, ...]
 
 
@@ -159,38 +157,36 @@ def test_a_counter_runs_without_total_order() -> None:
     assert group.look("total") == 7
 
 
-def local(cls: type, story: Callable[[LocalObject], object]) -> None:
+def test_all_of_it_through_a_local_group() -> None:
     async def run() -> None:
-        async with coterie.local(cls) as replicated:
-            await story(replicated)  # type: ignore[misc]
+        async with coterie.local(Prices) as prices:
+            assert await prices.put("tea", 3, expires_in=60) == 1
+            assert await prices.compare_and_set("tea", 3, 4)
+            assert await prices.get("tea") == 4
+            assert await prices.find("tea") == ready.Found(4, 2, None)
+        async with coterie.local(Jobs) as jobs:
+            await jobs.put("sweep")
+            claimed = await jobs.claim("ada", 30.0)
+            assert claimed == ready.Claimed(1, 1, "sweep")
+            assert await jobs.confirm(claimed.number, claimed.attempt)
+            assert await jobs.take() is None
+        async with coterie.local(Disks) as disks:
+            fence = await disks.acquire("disk", "ada")
+            assert fence is not None
+            assert await disks.acquire("disk", "bob") is None
+            assert await disks.is_current("disk", fence)
+        async with coterie.local(Office) as office:
+            assert await office.campaign("ada") == ready.Term(1, "ada")
+        async with coterie.local(Limits) as limits:
+            verdict = await limits.acquire("ada", 20)
+            assert verdict == ready.Verdict(is_allowed=True, left=0, retry_in=0)
+        async with coterie.local(Names) as names:
+            assert await names.add("ada")
+            assert await names.members() == ["ada"]
+        async with coterie.local(ready.Sequence) as numbers:
+            assert await numbers.take(5) == ready.Block(1, 5)
+        async with coterie.local(ready.Counter, stack="PVSYNC") as counter:
+            await counter.add(3)
+            assert await counter.total.options(level="dirty")() == 3
 
     asyncio.run(run())
-
-
-def test_the_first_lines_of_the_page_run() -> None:
-    async def prices(prices: LocalObject) -> None:
-        assert await prices.put("tea", 3, expires_in=60) == 1
-        assert await prices.compare_and_set("tea", 3, 4)
-        assert await prices.get("tea") == 4
-        assert await prices.find("tea") == ready.Found(4, 2, None)
-
-    async def jobs(jobs: LocalObject) -> None:
-        await jobs.put("sweep")
-        claimed = await jobs.claim("ada", 30.0)
-        assert claimed == ready.Claimed(1, 1, "sweep")
-        assert await jobs.confirm(claimed.number, claimed.attempt)
-        assert await jobs.take() is None
-
-    async def disks(disks: LocalObject) -> None:
-        fence = await disks.acquire("disk", "ada")
-        assert await disks.acquire("disk", "bob") is None
-        assert await disks.is_current("disk", fence)
-
-    async def limits(limits: LocalObject) -> None:
-        verdict = await limits.acquire("ada", 20)
-        assert verdict == ready.Verdict(is_allowed=True, left=0, retry_in=0)
-
-    local(Prices, prices)
-    local(Jobs, jobs)
-    local(Disks, disks)
-    local(Limits, limits)
