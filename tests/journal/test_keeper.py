@@ -18,7 +18,7 @@ from coterie.journal.retention import Retention
 from coterie.journal.snapshots import DUMPS, SnapshotStore
 from coterie.journal.stable import found_group
 from coterie.journal.writer import JournalSettings, StorageFailed, StorageFull
-from coterie.kernel.engine import Checkpoint, Version
+from coterie.kernel.engine import Checkpoint, Chunks, Version
 from coterie.kernel.records import HistoryAdopted, Record, Settled
 from coterie.kernel.views import Member
 from coterie.simulation.disk import Died, SimulatedDisk
@@ -331,7 +331,7 @@ def test_dumps_are_written_after_their_turn_and_the_oldest_go() -> None:
     disk = SimulatedDisk()
     keeper, state = begin(disk, KeeperSettings(dumps=2))
     for position in (10, 20, 30):
-        keeper.dump(position, iter([b"state at ", b"%d" % position]))
+        keeper.dump(position, Chunks([b"state at ", b"%d" % position]))
         state.take(keeper, 10)
         assert position not in dumps(disk)
         assert keep_house(keeper)
@@ -339,15 +339,24 @@ def test_dumps_are_written_after_their_turn_and_the_oldest_go() -> None:
     assert snapshots(disk) == []
 
 
+class Closing(Chunks):
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
 def test_a_dump_that_comes_too_soon_takes_the_place_of_the_one_before() -> None:
     disk = SimulatedDisk()
     keeper, state = begin(disk, KeeperSettings())
-    keeper.dump(10, iter([b"one"]))
-    keeper.dump(20, iter([b"two"]))
+    passed_over = Closing([b"one"])
+    keeper.dump(10, passed_over)
+    keeper.dump(20, Chunks([b"two"]))
     state.take(keeper, 20)
     assert keep_house(keeper)
     assert dumps(disk) == {20: b"two"}
     assert keeper.dumps_skipped == 1
+    assert passed_over.is_closed
 
 
 def test_a_dump_that_fails_costs_nothing_but_the_dump() -> None:
@@ -355,7 +364,7 @@ def test_a_dump_that_fails_costs_nothing_but_the_dump() -> None:
     keeper, state = begin(disk, KeeperSettings())
     state.take(keeper, 10)
     disk.capacity_bytes = disk.used_bytes + 1000
-    keeper.dump(10, iter([bytes(5000)]))
+    keeper.dump(10, Chunks([bytes(5000)]))
     assert keep_house(keeper)
     assert "a state could not be dumped" in keeper.trouble
     state.take(keeper)

@@ -36,7 +36,7 @@ from coterie.journal.recovery import recover
 from coterie.journal.retention import Retention, retain
 from coterie.journal.snapshots import DUMPS, SnapshotStore
 from coterie.journal.writer import JournalSettings
-from coterie.kernel.engine import Checkpoint
+from coterie.kernel.engine import Checkpoint, Chunks
 from coterie.kernel.records import HistoryAdopted
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from coterie.journal.disk import Disk
     from coterie.journal.format import Mark
-    from coterie.journal.snapshots import SnapshotDraft
     from coterie.kernel.engine import Past
     from coterie.kernel.records import Record
 
@@ -155,6 +154,7 @@ class JournalKeeper:
         """
         if self._dump is not None:
             self.dumps_skipped += 1
+            _let_go(self._dump[1])
         self._dump = (position, chunks)
 
     def housekeeping(self) -> Callable[[], None] | None:
@@ -197,7 +197,7 @@ class JournalKeeper:
         troubles: list[str] = []
         if dump is not None:
             with self._noting(troubles, "a state could not be dumped"):
-                _begin(self._dump_store, dump, end).write(dump.chunks)
+                _write(self._dump_store, dump, end)
                 self._dump_store.keep(self.settings.dumps)
         if checkpoint is not None:
             with self._noting(troubles, "no snapshot could be taken"):
@@ -229,18 +229,27 @@ class JournalKeeper:
         """Store a state as a snapshot; *after* is where the journal stood when it was taken."""
         # Whatever comes of it, the next one is due only after as much again.
         self._snapshot_at = self.writer.bytes_written
-        path = _begin(self._store, checkpoint, after, adopts=adopts).write(checkpoint.chunks)
+        path = _write(self._store, checkpoint, after, adopts=adopts)
         self._snapshot_position = checkpoint.position
         self._snapshot_size = self.disk.size(path)
 
 
-def _begin(
-    store: SnapshotStore, checkpoint: Checkpoint, after: Mark, *, adopts: int = 0
-) -> SnapshotDraft:
-    return store.begin(
-        checkpoint.position,
-        checkpoint.version,
-        after=after,
-        origins=checkpoint.origins,
-        adopts=adopts,
-    )
+def _write(store: SnapshotStore, checkpoint: Checkpoint, after: Mark, *, adopts: int = 0) -> str:
+    """Write a state into a store; give the path."""
+    try:
+        draft = store.begin(
+            checkpoint.position,
+            checkpoint.version,
+            after=after,
+            origins=checkpoint.origins,
+            adopts=adopts,
+        )
+        return draft.write(checkpoint.chunks)
+    finally:
+        _let_go(checkpoint.chunks)
+
+
+def _let_go(chunks: Iterator[bytes]) -> None:
+    """End the encoding of a state, wherever that is done."""
+    if isinstance(chunks, Chunks):
+        chunks.close()
