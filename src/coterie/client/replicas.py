@@ -169,7 +169,10 @@ class Replicas:
 
     def on_ready(self, channel: Channel) -> None:
         """Take a channel into use."""
+        earlier = self._channels.get(channel.address)
         self._channels[channel.address] = channel
+        if earlier is not None:
+            earlier.close()  # two were on their way to the same replica
         self._places.succeeded(channel.address, channel.replica)
         home = self.home
         if home is None or not home.is_ready or home.is_suspect:
