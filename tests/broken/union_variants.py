@@ -52,15 +52,6 @@ class SettlesWhatItTook(UnionViews):
         super()._settle_what_is_stable()
 
 
-class LeavesOutItsOwn(UnionViews):
-    """Takes over a state and does not put back what only it held."""
-
-    def _adopt(self, transfer: Gathering) -> None:
-        if transfer.state.offer is not None:
-            self.log.reset(self.log.settled, self.log.contained)
-        super()._adopt(transfer)
-
-
 class TakesAgain(UnionViews):
     """Takes what came during the transfer without looking whether it is there already."""
 

@@ -3,8 +3,8 @@
 As in `transfer.py` the member that needs something asks, and everything is staged until all of it
 is there. But it may take several donors, for each may hold entries that nobody else does; so a
 request says what is here already, and the donor gives what it has beyond that: entries, or, where
-it has forgotten some of them, its state. After a state, entries that only we hold are put on top;
-that needs the donor's entries up to where our own log begins.
+it has forgotten some of them, its state. Only who has accepted the view gives a state, and so
+holds the whole union: what is ours alone comes back with it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from coterie.replication.messages import FetchMissing, Missing, StateOffer
 from coterie.replication.transfer import StagedState
-from coterie.replication.vectors import Vector, add, beyond, covers, last_number
+from coterie.replication.vectors import Vector, beyond, covers, last_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ class Gathering:
         self.state = StagedState()
         self._offered_by: Member | None = None
         self._staged: Vector = dict(log.contained)
-        """What we would hold of the donors' entries and states."""
+        """What we would hold with all that is here."""
 
     @property
     def donor(self) -> Member:
@@ -55,21 +55,7 @@ class Gathering:
     @property
     def is_complete(self) -> bool:
         """Whether everything is here."""
-        return self.state.is_whole and covers(self._reached(), self._target)
-
-    def _reached(self) -> Vector:
-        """Give what we would hold, with our own entries where they follow what is staged."""
-        reached = dict(self._staged)
-        forgotten = self._log.forgotten
-        add(
-            reached,
-            (
-                (origin, number)
-                for origin, number in self._log.contained.items()
-                if reached.get(origin, 0) >= forgotten.get(origin, 0)
-            ),
-        )
-        return reached
+        return self.state.is_whole and covers(self._staged, self._target)
 
     def ask_again(self) -> None:
         """What was asked for does not come: ask for it again."""
@@ -85,15 +71,14 @@ class Gathering:
         """Give what to ask for now."""
         if not self.state.is_whole:
             return self.state.requests()
-        reached = self._reached()
-        while covers(reached, self._holds[self.donor]) and not self._none_has_more(reached):
-            self._donors.append(self._donors.pop(0))
+        donors = self._donors
+        for _ in donors:
+            if not covers(self._staged, self._holds[self.donor]):
+                break
+            # If nobody has more, what is missing came after the credentials: anyone may have it.
+            donors.append(donors.pop(0))
         self._serial += 1
         return [FetchMissing(self._serial, list(self._staged.items()))]
-
-    def _none_has_more(self, reached: Vector) -> bool:
-        """What is missing came later than the credentials: anyone may have it."""
-        return all(covers(reached, holds) for holds in self._holds.values())
 
     def take(self, sender: Member, message: Missing | StateOffer | StateChunk) -> bool:
         """Stage what a donor sent; say whether it was news."""

@@ -26,9 +26,9 @@ If two members each lacked what the other had forgotten, there would be no union
 forgotten only once they are settled. Let *d* have forgotten *e* in view *V*. Whoever accepted *V*
 holds *e*, for it was stable or in the initial history of *V*; whoever accepted a later view holds
 it, since it is authoritative. So who lacks *e* last accepted a view before *V*, and in turn all it
-has forgotten is held by *d*. Hence those who accepted the latest view need only entries from each
-other, they accept first, and the others can take over a state of theirs and add the entries that
-they alone hold.
+has forgotten is held by *d*. Hence those who accepted the latest view need only entries, from each
+other and from the rest; they accept first, and the rest can take over a state of theirs, which has
+everything.
 """
 
 from __future__ import annotations
@@ -226,8 +226,7 @@ class UnionViews(FormingViews[Gathering]):
         message = self._decode_direct(body)
         match message:
             case FetchMissing():
-                # A member that has not accepted gives entries, but has no state to give: its own
-                # may be about to be replaced.
+                # A member that has not accepted gives entries, but no state: it lacks something.
                 missing = self._donor.answer_missing(message, gives_state=self._has_accepted)
                 if missing is not None:
                     self._send(sender, missing)
@@ -243,18 +242,13 @@ class UnionViews(FormingViews[Gathering]):
     def _adopt(self, transfer: Gathering) -> None:
         log = self.log
         offer = transfer.state.offer
-        position, vector = log.end, dict(log.contained)
         runs = transfer.runs
         if offer is not None:
-            position, vector = offer.position, dict(offer.origins)
             add(self._authoritative, offer.origins)
             # What was settled here before comes first, so that it stays settled.
-            runs = split([*runs, *log.above(log.start)], self._authoritative)
-        for run in runs:
-            part = beyond(run, vector)
-            if part is not None:
-                position += len(part.payloads)
-                vector[run.origin] = last_number(run)
+            runs = split(runs, self._authoritative)
+        position = log.end if offer is None else offer.position
+        position += sum(len(run.payloads) for run in runs)
         latest = max(credentials.version.view for credentials in self._credentials.values())
         self._report(
             HistoryAdopted,
