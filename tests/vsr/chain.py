@@ -14,8 +14,8 @@ from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.records import StateAt
 from coterie.kernel.views import NO_VIEW, Viewstamp
-from coterie.simulation.faults import FAULTS, Nemesis
-from coterie.simulation.machines import World
+from coterie.simulation.faults import Nemesis
+from coterie.simulation.machines import MACHINE_FAULTS, World
 from coterie.vsr import Cohort, VsrSettings, build_cohort
 
 if TYPE_CHECKING:
@@ -156,9 +156,6 @@ class ChainWorld(World):
         assert not self.tracker.violations, "\n".join(map(str, self.tracker.violations[:10]))
 
 
-KINDS = tuple(kind for kind in FAULTS if kind != "leave")
-
-
 def run_chain(  # noqa: PLR0913 -- what a run is made of
     seed: int,
     *,
@@ -168,7 +165,7 @@ def run_chain(  # noqa: PLR0913 -- what a run is made of
     is_durable: bool = False,
     prepare: Callable[[ChainWorld], None] | None = None,
     trace: Callable[[str], None] | None = None,
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = MACHINE_FAULTS,
 ) -> ChainWorld:
     """Run one seed: faults and events, then healing; violations are in the tracker."""
     random = Random(f"{seed}/chain")  # noqa: S311 -- reproducible on purpose

@@ -24,7 +24,17 @@ def add_parser(subparsers: Subparsers) -> Parser:
         "Exit code 1 means that a promise was broken.",
     )
     parser.add_argument("--stack", default="DYNSEQ:VSYNC", help="the layers, top first")
-    parser.add_argument("--replicas", type=int, default=5, metavar="N")
+    parser.add_argument(
+        "--engine",
+        choices=("layers", "vsr"),
+        default="layers",
+        help="'layers' builds --stack; 'vsr' is viewstamped replication, with transactions over "
+        "--groups groups",
+    )
+    parser.add_argument("--groups", type=int, default=3, metavar="N", help="for --engine vsr")
+    parser.add_argument(
+        "--replicas", type=int, metavar="N", help="in each group; 5, and 3 for --engine vsr"
+    )
     parser.add_argument("--seeds", type=int, default=100, metavar="COUNT", help="how many runs")
     parser.add_argument("--from", type=int, default=0, dest="first", metavar="SEED")
     parser.add_argument("--seed", type=int, metavar="S", help="run this one seed only")
@@ -44,7 +54,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
     )
     parser.add_argument(
         "--object",
-        choices=("counter", "dictionary", "queue", "locks", "upgrade"),
+        choices=("counter", "dictionary", "queue", "locks", "upgrade", "bank"),
         help="have clients use a replicated object, and check what they saw: linearizability, or "
         "without an order (PVSYNC alone) that every request counts once",
     )
@@ -74,6 +84,14 @@ def run(args: argparse.Namespace) -> int:
         for name, fault in FAULTS.items():
             print(f"{name:16} {(fault.__doc__ or '').strip()}")
         return 0
+    if args.engine == "vsr":
+        from coterie.cli import sim_vsr  # noqa: PLC0415
+
+        return sim_vsr.run(args)
+    if args.object == "bank":
+        raise UsageError("the bank needs transactions over several groups: choose --engine vsr")
+    if args.replicas is None:
+        args.replicas = 5
     options = _options(args)
     if args.trace:
         return _trace(args, options)

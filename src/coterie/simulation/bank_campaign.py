@@ -15,7 +15,8 @@ import msgspec
 from coterie.checking.history import Violation
 from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.simulation.bank import START, Bank, decode, encode
-from coterie.simulation.faults import FAULTS, Nemesis
+from coterie.simulation.faults import Nemesis
+from coterie.simulation.machines import MACHINE_FAULTS
 from coterie.simulation.transactions import TransactionWorld
 from coterie.vsr.client import Fate, Outcome
 from coterie.vsr.cohort import Cohort
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from coterie.vsr.client import ClientTransaction
     from coterie.vsr.executor import Completion
 
-VSR_FAULTS = tuple(kind for kind in FAULTS if kind != "leave")
-"""Cohorts do not leave."""
-
 _MACHINES = "abcde"
 _CLIENTS = "xyz"
 
@@ -45,7 +43,7 @@ class BankOptions(msgspec.Struct, frozen=True, kw_only=True):
     accounts: int = 4
     """In each group; few, so that transactions get into each other's way."""
     duration: Duration = seconds(15)
-    faults: tuple[str, ...] = VSR_FAULTS
+    faults: tuple[str, ...] = MACHINE_FAULTS
     converge_within: Duration = seconds(40)
     transaction_interval: Duration = milliseconds(200)
     """The mean time between two transactions of one client; some runs are busier, some calmer."""

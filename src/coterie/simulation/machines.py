@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from coterie.kernel.wire import Frame
     from coterie.simulation.network import Link
 
+MACHINE_FAULTS = (
+    *("loss", "duplication", "damage", "delay", "reordering", "clogging"),
+    *("partition", "one-way", "non-transitive", "isolation", "flapping"),
+    *("crash", "restart", "restart-all", "pause", "slow", "suspicion"),
+    *("clock-jump", "clock-drift"),
+)
+"""Faults of `coterie.simulation.faults` that can be done to machines; their disks do not fail."""
+
 TURN_TIME = 10
 TURN_DELAY = 100
 

@@ -6,24 +6,32 @@ import gc
 import multiprocessing
 import os
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from coterie.simulation.campaign import Run, run_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from coterie.simulation.campaign import RunOptions
 
 
+T = TypeVar("T")
+
+
 def run_many(seeds: Iterable[int], options: RunOptions, *, jobs: int = 0) -> Iterator[Run]:
     """Run every seed and give the runs as they end, in any order."""
+    return run_each(partial(run_seed, options=options), seeds, jobs=jobs)
+
+
+def run_each(run: Callable[[int], T], seeds: Iterable[int], *, jobs: int = 0) -> Iterator[T]:
+    """Do *run*, which other processes must be able to import, with every seed."""
     jobs = jobs or available_cores()
     if jobs == 1:
-        yield from (run_seed(seed, options) for seed in seeds)
+        yield from map(run, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(jobs, initializer=_prepare) as pool:
-        yield from pool.imap_unordered(partial(_run, options=options), seeds)
+        yield from pool.imap_unordered(partial(_run, run), seeds)
 
 
 def available_cores() -> int:
@@ -40,7 +48,7 @@ def _prepare() -> None:
     gc.disable()
 
 
-def _run(seed: int, options: RunOptions) -> Run:
-    run = run_seed(seed, options)
+def _run(run: Callable[[int], T], seed: int) -> T:
+    outcome = run(seed)
     gc.collect()
-    return run
+    return outcome

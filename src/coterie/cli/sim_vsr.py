@@ -1,0 +1,149 @@
+"""`coterie sim --engine vsr`: random runs of transactions over several groups, with faults."""
+
+import argparse
+import sys
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coterie.cli.errors import UsageError
+from coterie.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from coterie.simulation.bank_campaign import BankOptions, BankRun
+
+EXIT_VIOLATION = 1
+_MACHINES = 5
+_DURATION = 60.0
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the seeds and say how it went."""
+    from coterie.simulation.bank_campaign import run_bank  # noqa: PLC0415 -- start-up stays fast
+    from coterie.simulation.parallel import available_cores, run_each  # noqa: PLC0415
+
+    options = _options(args)
+    if args.trace:
+        outcome = run_bank(args.seed, options, trace=print)
+        for violation in outcome.violations:
+            print(f"VIOLATION {violation}")
+        print(f"digest {outcome.digest:08x}")
+        return EXIT_VIOLATION if outcome.violations else 0
+    seeds = [args.seed] if args.seed is not None else range(args.first, args.first + args.seeds)
+    jobs = min(args.jobs or available_cores(), len(seeds))
+    begun = time.monotonic()
+    runs: list[BankRun] = []
+    with Progress(len(seeds), "seeds") as progress:
+        for outcome in run_each(partial(run_bank, options=options), seeds, jobs=jobs):
+            runs.append(outcome)
+            failed = sum(bool(each.violations) for each in runs)
+            progress.step(f"{failed} failed" if failed else "no violation")
+    elapsed = time.monotonic() - begun
+    runs.sort(key=lambda outcome: outcome.seed)
+    (_print_json if args.json else _print_summary)(runs, options, elapsed)
+    broken = [outcome for outcome in runs if outcome.violations]
+    for outcome in broken[:10]:
+        print(f"seed {outcome.seed}: {outcome.violations[0]}", file=sys.stderr)
+        print(f"  repeat it with: {_command(args, outcome.seed)}", file=sys.stderr)
+    return EXIT_VIOLATION if broken else 0
+
+
+def _options(args: argparse.Namespace) -> "BankOptions":
+    from coterie.kernel.clock import seconds  # noqa: PLC0415
+    from coterie.simulation.bank_campaign import BankOptions  # noqa: PLC0415
+    from coterie.simulation.machines import MACHINE_FAULTS  # noqa: PLC0415
+
+    replicas = 3 if args.replicas is None else args.replicas
+    if args.object not in {None, "bank"}:
+        raise UsageError(f"--engine vsr simulates the bank, not the {args.object}: --object bank")
+    if not 1 <= replicas <= _MACHINES:
+        raise UsageError(f"--replicas goes from 1 to {_MACHINES} for --engine vsr, not {replicas}")
+    if args.groups < 1:
+        raise UsageError(f"--groups must be at least 1, not {args.groups}")
+    if args.seeds < 1:
+        raise UsageError(f"--seeds must be at least 1, not {args.seeds}")
+    if args.duration <= 0:
+        raise UsageError(f"--duration must be above 0, not {args.duration}")
+    if args.trace and args.seed is None:
+        raise UsageError("--trace shows one run: say which with --seed")
+    chosen: list[str] = []
+    for word in args.faults.split(","):
+        if word not in {"all", "none", *MACHINE_FAULTS}:
+            known = ", ".join(MACHINE_FAULTS)
+            raise UsageError(f"there is no fault '{word}' for --engine vsr; there are {known}")
+        chosen += {"all": MACHINE_FAULTS, "none": ()}.get(word, (word,))
+    return BankOptions(
+        groups=args.groups,
+        replicas=replicas,
+        duration=seconds(args.duration),
+        faults=tuple(dict.fromkeys(chosen)),
+    )
+
+
+def _command(args: argparse.Namespace, seed: int) -> str:
+    words = f"coterie sim --engine vsr --object bank --groups {args.groups} --seed {seed}"
+    if args.replicas is not None:
+        words += f" --replicas {args.replicas}"
+    if args.faults != "all":
+        words += f" --faults {args.faults}"
+    if args.duration != _DURATION:
+        words += f" --duration {args.duration:g}"
+    return words + " --trace"
+
+
+def _reasons(runs: "list[BankRun]") -> dict[str, int]:
+    reasons: dict[str, int] = {}
+    for outcome in runs:
+        for reason, count in outcome.reasons.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    return dict(sorted(reasons.items(), key=lambda item: -item[1]))
+
+
+def _totals(runs: "list[BankRun]") -> dict[str, int]:
+    return {
+        name: sum(getattr(outcome, name) for outcome in runs)
+        for name in ("committed", "aborted", "unknown", "audits", "views", "states_taken")
+    }
+
+
+def _print_summary(runs: "list[BankRun]", options: "BankOptions", elapsed: float) -> None:
+    failed = sum(bool(outcome.violations) for outcome in runs)
+    totals = _totals(runs)
+    slowest = max(outcome.converged_after for outcome in runs) / 1e6
+    faults = sum(sum(outcome.faults.values()) for outcome in runs)
+    print(
+        f"VSR bank, {options.groups} groups of {options.replicas}: {len(runs)} seeds, "
+        f"{f'{failed} FAILED' if failed else 'no violation'}"
+    )
+    simulated = sum(outcome.simulated for outcome in runs) / 1e6
+    print(
+        f"  simulated {simulated:,.0f} s in {elapsed:.1f} s; {faults:,} faults; "
+        f"{totals['views']:,} views, {totals['states_taken']:,} whole states sent"
+    )
+    print(
+        f"  {totals['committed']:,} transactions committed, {totals['aborted']:,} aborted, "
+        f"{totals['unknown']:,} unknown to their clients; {totals['audits']:,} audits found all "
+        "the money"
+    )
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in _reasons(runs).items())
+    print(f"  aborted because: {reasons or 'none was'}")
+    print(f"  slowest to be quiet after healing: {slowest:.2f} s")
+
+
+def _print_json(runs: "list[BankRun]", options: "BankOptions", elapsed: float) -> None:
+    import msgspec  # noqa: PLC0415
+
+    summary = {
+        "engine": "vsr",
+        "groups": options.groups,
+        "replicas": options.replicas,
+        "seeds": len(runs),
+        "failed": [outcome.seed for outcome in runs if outcome.violations],
+        "violations": {
+            str(outcome.seed): outcome.violations[:10] for outcome in runs if outcome.violations
+        },
+        "seconds": elapsed,
+        "reasons": _reasons(runs),
+        **_totals(runs),
+    }
+    print(msgspec.json.encode(summary).decode())

@@ -1,0 +1,78 @@
+"""Random runs of the bank over three groups; and that its checks fire."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.vsr.broken_servers import BROKEN_SERVERS, BrokenServer
+
+from coterie.cli.main import main
+from coterie.kernel.clock import milliseconds, seconds
+from coterie.simulation.bank_campaign import BankOptions, run_bank, spread
+
+SEEDS_MAX = 40
+
+
+def test_groups_share_machines_and_their_first_cohorts_differ() -> None:
+    groups = spread(3, 3)
+    assert groups == {"bank0": tuple("abc"), "bank1": tuple("cde"), "bank2": tuple("eab")}
+
+
+def test_a_calm_bank_loses_nothing_and_ends_everything() -> None:
+    run = run_bank(1, BankOptions(duration=seconds(3), faults=()))
+    assert run.violations == []
+    assert run.committed > 10
+    assert run.unknown == 0
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    options = BankOptions(duration=seconds(1), faults=("crash", "loss"))
+    assert run_bank(5, options) == run_bank(5, options)
+
+
+@pytest.mark.slow  # a small campaign
+@pytest.mark.parametrize("durable", [False, True])
+def test_random_runs_keep_all_promises(*, durable: bool) -> None:
+    for seed in range(4):
+        options = BankOptions(duration=seconds(8), durable=durable)
+        assert run_bank(seed, options).violations == []
+
+
+@pytest.mark.slow  # as many seeds as each variant survives
+@pytest.mark.parametrize("broken", BROKEN_SERVERS, ids=lambda broken: broken.kind.__name__)
+def test_variant_is_caught(broken: BrokenServer) -> None:
+    options = BankOptions(
+        duration=seconds(10), groups=2, accounts=3, transaction_interval=milliseconds(100)
+    )
+    for seed in range(SEEDS_MAX):
+        run = run_bank(seed, options, server_kind=broken.kind)
+        if {violation.partition(":")[0] for violation in run.violations} & set(broken.caught_by):
+            return
+    pytest.fail(f"{broken.kind.__name__} survived {SEEDS_MAX} seeds")
+
+
+def test_the_command_line_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "sim --engine vsr --object bank --groups 2 --seed 3 --duration 1 --jobs 1"
+    assert main(words.split()) == 0
+    printed = capsys.readouterr().out
+    assert "VSR bank, 2 groups of 3: 1 seeds, no violation" in printed
+    assert main([*words.split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["failed"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--engine vsr --object counter", "--engine vsr simulates the bank, not the counter"),
+        ("--object bank", "choose --engine vsr"),
+        ("--engine vsr --groups 0", "--groups must be at least 1"),
+        ("--engine vsr --replicas 9", "--replicas goes from 1 to 5"),
+        ("--engine vsr --faults bit-flip", "there is no fault 'bit-flip' for --engine vsr"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(
+    words: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sim", *words.split()]) == 2
+    assert complaint in capsys.readouterr().err
