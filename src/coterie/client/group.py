@@ -53,8 +53,6 @@ REFUSALS_MAX = 3
 """How often a replica that says it takes updates may refuse one before another is sought."""
 PATIENCE = 4
 """How many times longer a request waits where other answers come."""
-ANSWERS_LOOKED_AT = 16
-"""Of how many answers in a frame is looked whether a replica takes requests."""
 LATE = "no outcome by the deadline"
 
 
@@ -436,9 +434,10 @@ class GroupClient:
 
     def on_answers(self, channel: Channel, answers: Sequence[Answer]) -> None:
         windows, tokens = self._windows, self._tokens
-        if not all(isinstance(each.outcome, NotTaken) for each in answers[:ANSWERS_LOOKED_AT]):
-            channel.answered_at = self.loop.time()
-            channel.is_suspect = channel.is_suspect and not channel.is_primary
+        if answers and type(answers[-1].outcome) is not NotTaken:
+            channel.answered_at = channel.read_at
+            if channel.is_suspect and channel.is_primary:
+                channel.is_suspect = False
         for answer in answers:
             session = answer.session
             request: Request | None
