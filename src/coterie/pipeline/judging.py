@@ -216,7 +216,8 @@ def _merge(one: _Entries, other: _Entries) -> _Entries:
 def _decide(entries: _Entries, testimony: Testimony) -> Judgement:
     positions = entries.positions
     majority = testimony.configuration.majority
-    counted, missing = np.uint64(testimony.counted), np.uint64(testimony.missing)
+    counted = np.uint64(testimony.counted)
+    missing = np.full(len(positions), testimony.missing, np.uint64)
     starts = np.flatnonzero(np.diff(positions, prepend=-1))
     group = np.cumsum(np.diff(positions, prepend=-1) != 0) - 1
     candidates = np.bincount(group, minlength=len(starts))[group] if len(positions) else group
@@ -226,6 +227,8 @@ def _decide(entries: _Entries, testimony: Testimony) -> Judgement:
     covered = np.zeros(len(positions), np.uint64)
     for bit, witness in enumerate(testimony.witnesses):
         covered |= (positions <= witness.covered).astype(np.uint64) << np.uint64(bit)
+        missing |= (positions <= witness.unseen).astype(np.uint64) << np.uint64(bit)
+    missing &= counted
     implicit = covered & ~_any(entries.alive, starts, group)
     is_credited = (candidates == 1) | (entries.claims != 0)
     implicit = np.where(is_credited, implicit & ~entries.holders, np.uint64(0))

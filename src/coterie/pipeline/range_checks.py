@@ -231,7 +231,10 @@ def global_ordering(facts: RangeFacts, results: Results) -> None:
     start, width = facts.task.start, facts.task.width
     rows, judgement = facts.rows, facts.judgement
     for bit, witness in enumerate(facts.testimony.witnesses):
-        low, high = max(start, witness.covered + 1, 1), min(start + width - 1, witness.settled_max)
+        low, high = (
+            max(start, witness.covered + 1, witness.unseen + 1, 1),
+            min(start + width - 1, witness.settled_max),
+        )
         if low > high:
             continue
         results.checked(check, high - low + 1)
@@ -380,7 +383,7 @@ def _is_in_gap(facts: RangeFacts, positions: Numbers) -> NDArray[np.bool_]:
     testimony = facts.testimony
     if testimony.missing:
         return np.ones(len(positions), np.bool_)
-    return positions <= min(witness.covered for witness in testimony.witnesses)
+    return positions <= max(witness.unseen for witness in testimony.witnesses)
 
 
 def _named(facts: RangeFacts, bits: int | np.uint64) -> str:

@@ -61,7 +61,7 @@ def check_views(
     for check in names:
         results.checked(name_of(check), len(installed) + len(messages))
     for violation in violations:
-        if testimony.missing and violation.check in _UNSURE:
+        if testimony.silent and violation.check in _UNSURE:
             results.undecided(violation.check, 1, "the journals of senders are missing")
             continue
         results.violate(violation.check, violation.evidence, rows=_named(views, violation.evidence))
@@ -97,7 +97,7 @@ def make_history(testimony: Testimony, views: list[Row], messages: list[Row]) ->
         record = _record(row)
         if record is not None:
             history.add(record)
-    absent = set(testimony.names_of(testimony.missing))
+    absent = testimony.silent
     for row in views:
         # Whoever proposed these views cannot say so here: they are taken as proposed.
         view = _view(row["view"])
@@ -284,7 +284,7 @@ def confirmed_chain(testimony: Testimony, views: list[Row], results: Results) ->
     check = "confirmed chain"
     accepted: dict[ViewId, dict[Member, Row]] = {}
     confirmed: dict[ViewId, Row] = {}
-    absent = set(testimony.names_of(testimony.missing))
+    absent = testimony.silent
     for row in views:
         if row["event"] == "accepted":
             member = Member(row["replica"], row["incarnation"])

@@ -107,10 +107,14 @@ class Witness:
     """The same at any time."""
     covered: int = 0
     """Entries up to here it accepted as part of a state, or its records of them are removed."""
+    unseen: int = 0
+    """Entries up to here it may have accepted in records that are removed."""
     acceptances: list[tuple[int, int]] = field(default_factory=list)
     """When it accepted primary views, and how long their initial histories were."""
     is_complete: bool = True
     """Whether all of its journal could be read."""
+    is_shortened: bool = False
+    """Whether some of it was removed before it could be read."""
 
     def fates(
         self, positions: NDArray[np.int64], keys: NDArray[np.int64]
@@ -165,6 +169,16 @@ class Testimony:
             for bit, witness in enumerate(self.witnesses)
             if not witness.is_complete and witness.replica in self.configuration.members
         )
+
+    @property
+    def silent(self) -> set[str]:
+        """The replicas that may have said more than is at hand."""
+        known = {
+            witness.replica
+            for witness in self.witnesses
+            if witness.is_complete and not witness.is_shortened
+        }
+        return set(self.names) - known
 
     def names_of(self, bits: int) -> list[str]:
         """Give the replicas that a set of bits stands for."""
@@ -327,6 +341,8 @@ def _tell_segment(witness: Witness, key: int, row: dict[str, Any]) -> None:
     # Where the records before a segment are not there, what it remembered stands for them.
     if row["is_after_gap"]:
         witness.covered = max(witness.covered, row["settled"])
+        witness.unseen = max(witness.unseen, row["version_position"])
+        witness.is_shortened = True
 
 
 def _tell_breach(witness: Witness, key: int, position: int, how: str) -> None:
