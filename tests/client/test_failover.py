@@ -346,7 +346,7 @@ async def _be_busy(counter: type[Counter], name: str, ledger: _Ledger, *, settle
         await asyncio.sleep(0.005)  # leave the machine to the others for a while
 
 
-async def _be_nasty(group: PortGroup, random: Random) -> None:
+async def be_nasty(group: PortGroup, random: Random) -> None:
     """One fault after another; never more than one replica without its memory."""
     for _ in range(3):
         await asyncio.sleep(random.uniform(0.0, 0.1))
@@ -392,7 +392,7 @@ def test_whatever_happens_each_update_is_executed_as_its_caller_was_told(
                     asyncio.ensure_future(_be_busy(counter, f"{n}", ledger, settles=settles))
                     for n, counter in enumerate([one, other] * 4)
                 ]
-                await _be_nasty(group, random)
+                await be_nasty(group, random)
                 ledger.is_closed = True
                 await asyncio.gather(*callers)
                 names = await one.names()
