@@ -1,105 +1,112 @@
-"""`coterie demo`: a simulated group works through a partition, before everyone's eyes."""
+"""`coterie demo`: a telephone exchange, from its callers to their bills, before everyone's eyes."""
+
+from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from coterie.cli.parser import Parser, Subparsers
+from coterie.cli import exits
+from coterie.cli.errors import UsageError
 
-NAMES = "abcde"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coterie.cli.parser import Parser, Subparsers
+    from coterie.demo.billing import Bill
 
 
 def add_parser(subparsers: Subparsers) -> Parser:
     """Describe the command."""
     parser = subparsers.add_parser(
         "demo",
-        help="watch a simulated group survive a partition and a crash",
-        description="Five replicas cast messages while the network is cut in two, one of them "
-        "crashes, and everything is healed. Time is virtual; every promise is checked at the end.",
+        help="watch a group survive a kill and a partition, and Spark bill its calls",
+        description="Five replicas of a telephone exchange record calls from many callers. One is "
+        "killed, the network is cut and healed, and what was answered too early is rolled back. "
+        "Then Spark rebuilds the one true history from the journals, checks every promise, bills "
+        "the accounts, and proves that every confirmed call is billed exactly once. It fails, "
+        "loudly, if any of that does not hold.",
     )
-    parser.add_argument("--stack", default="DYNSEQ:VSYNC", help="the layers, top first")
-    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("demo-results"),
+        metavar="DIR",
+        help="where journals, tables and the report go (default: demo-results)",
+    )
+    parser.add_argument("--seed", type=int, default=7, help="of the callers (default: 7)")
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tell the story."""
-    from coterie.cli.errors import UsageError  # noqa: PLC0415 -- start-up stays fast
-    from coterie.kernel.errors import StackError  # noqa: PLC0415
-    from coterie.simulation import Simulation, milliseconds, seconds  # noqa: PLC0415
+    """Tell the story, then check it."""
+    import shutil  # noqa: PLC0415 -- start-up stays fast
+    import time  # noqa: PLC0415
+    from importlib.util import find_spec  # noqa: PLC0415
 
+    if find_spec("pyspark") is None:
+        raise UsageError("the demo needs Spark: pip install 'coterie[pipeline]'")
+    from coterie.demo.story import DemoFailed, tell  # noqa: PLC0415
+    from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
+
+    out: Path = args.out
+    marker = out / ".coterie-demo"
+    if out.exists() and any(out.iterdir()) and not marker.exists():
+        raise UsageError(f"{out} is not empty and not of an earlier demo: name another with --out")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    marker.touch()
+    began = time.perf_counter()
+
+    def say(line: str) -> None:
+        print(f"{time.perf_counter() - began:6.1f} s  {line}", flush=True)
+
+    print("A telephone exchange, replicated five times, answers its callers at once.\n")
     try:
-        simulation = Simulation(seed=args.seed, stack=args.stack)
-    except StackError as error:
-        raise UsageError(str(error)) from None
-    group = simulation.group(*NAMES)
-    lanes = _Lanes(sys.stdout.isatty())
+        told = run_loop(tell(out / "journals", say, seed=args.seed))
+        say("Spark starts, to rebuild the history from five journals")
+        proofs, bills, report = _bill(told, out, say)
+    except DemoFailed as error:
+        print(f"\nThe demo failed: {error}", file=sys.stderr)
+        return exits.BUG
+    print()
+    _show(bills)
+    print()
+    for proof in proofs:
+        print(f"  proved: {proof}")
+    print(f"\nLook at {report} in a browser. Everything is below {out}.")
+    return exits.DONE
 
-    def watch(duration: int) -> None:
-        end = simulation.now + duration
-        while simulation.now < end:
-            for host in group:
-                host.cast(b"%s at %d" % (host.id.encode(), simulation.now))
-            group.run(milliseconds(150))
-            delivered = sum(
-                record.count for _, era in group.history.eras() for record in era.delivered
-            )
-            views = [host.inbox.current.id if host.is_up else None for host in group]  # type: ignore[union-attr]
-            lanes.draw(simulation.now, views, delivered)
 
-    print(f"Five replicas with the stack {simulation.stack}, in virtual time, seed {args.seed}.")
-    print("Each column is a replica; replicas with the same letter share a view.\n")
-    print("        " + "".join(f"  {name}" for name in NAMES))
-    lanes.say("they start, each alone, and find each other")
-    watch(seconds(1.2))
-    lanes.say("the network is cut: a b | c d e")
-    group.partition("ab", "cde")
-    watch(seconds(1.5))
-    lanes.say("d crashes")
-    group["d"].crash()
-    watch(seconds(0.9))
-    lanes.say("the network is whole again, and d is back with a new life")
-    group.heal()
-    group["d"].start()
-    watch(seconds(1.5))
-    group.run_until_whole()
-    group.run(seconds(1))
+def _bill(told: object, out: Path, say: object) -> tuple[list[str], Sequence[Bill], Path]:
+    from coterie.demo.billing import bill, call_records, programs, prove  # noqa: PLC0415
+    from coterie.demo.story import Told  # noqa: PLC0415
+    from coterie.pipeline.jobs import run_pipeline  # noqa: PLC0415
+    from coterie.pipeline.session import SMALL, make_session  # noqa: PLC0415
 
-    violations = group.violations()
-    for violation in violations:
-        print(f"BROKEN PROMISE {violation}")
-    records = group.history.records
-    if not violations:
-        print(
-            f"\nAll {records:,} recorded events keep every promise of {simulation.stack}: views "
-            "agreed on, nothing lost or\ndoubled among those who stayed together, one order. "
-            f"More of this: coterie sim --stack {simulation.stack}"
+    assert isinstance(told, Told)
+    assert callable(say)
+    spark = make_session(settings=SMALL)
+    try:
+        outcome = run_pipeline(
+            spark,
+            [told.folder],
+            out / "pipeline",
+            programs=programs(told),
+            progress=lambda job: say(f"  {job}"),
         )
-    return 1 if violations else 0
+        calls = call_records(spark, outcome).cache()
+        proofs = prove(told, outcome, calls)
+        bills = bill(calls)
+    finally:
+        spark.stop()
+    assert outcome.report is not None
+    return proofs, bills, outcome.report
 
 
-class _Lanes:
-    """A picture in which time runs downwards and every replica has a lane."""
-
-    COLOURS = (34, 32, 35, 33, 36, 31)
-
-    def __init__(self, is_colourful: bool) -> None:  # noqa: FBT001 -- private
-        self._is_colourful = is_colourful
-        self._letters: dict[object, int] = {}
-
-    def say(self, text: str) -> None:
-        print(f"         {'':15} ── {text}")
-
-    def draw(self, now: int, views: list[object], delivered: int) -> None:
-        cells = []
-        for view in views:
-            if view is None:
-                cells.append("  ✗")
-                continue
-            index = self._letters.setdefault(view, len(self._letters))
-            letter = chr(ord("A") + index % 26)
-            if self._is_colourful:
-                colour = self.COLOURS[index % len(self.COLOURS)]
-                cells.append(f"\x1b[{colour}m ▌{letter}\x1b[0m")
-            else:
-                cells.append(f" |{letter}")
-        print(f"{now / 1e6:7.2f}s {''.join(cells)}    {delivered:4} delivered")
+def _show(bills: Sequence[Bill]) -> None:
+    print("  account      calls   seconds     owes")
+    for each in bills:
+        owes = f"{each.cents / 100:,.2f}"
+        print(f"  {each.account:<12} {each.calls:>5} {each.seconds:>9,} {owes:>8}")

@@ -1,0 +1,277 @@
+"""The figures of a report: who was in which view when, how much was done, and how long it took.
+
+Times are those of the replicas' own clocks, in microseconds; a report lays the clocks of several
+machines side by side as they are. Latencies are from the client's clock when it asked to the
+replica's when it answered, so they are as good as these two agree.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from coterie.pipeline.ranges import ranges_of
+from coterie.pipeline.tasks import for_each
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from coterie.pipeline.lake import Lake
+    from coterie.pipeline.ranges import Range
+
+PRIMARY, OTHER, DOWN = "primary", "other", "down"
+STEPS_PER_OCTAVE = 4
+BUCKETS = 40 * STEPS_PER_OCTAVE
+"""Latencies from a microsecond up, a fifth more from one bucket to the next."""
+SLICES_MAX = 240
+ANSWERS = pa.schema(
+    [("group", pa.string()), ("second", pa.int64()), ("bucket", pa.int64()), ("count", pa.int64())]
+)
+
+
+@dataclass(slots=True)
+class Span:
+    """A replica was in one state for a while."""
+
+    replica: str
+    start: int
+    end: int
+    state: str
+    view: str = ""
+    members: str = ""
+
+
+@dataclass(slots=True)
+class Change:
+    """One primary view followed another."""
+
+    at: int
+    view: str
+    members: str
+    joined: str
+    lost: str
+    gap: int | None
+    """Microseconds between the last answer before it and the first one after it."""
+
+
+@dataclass(slots=True)
+class Second:
+    """What was answered in a second."""
+
+    at: int
+    count: int
+    p50: float
+    p99: float
+    """In microseconds."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """All figures of one group."""
+
+    group: str
+    stack: str
+    replicas: list[str]
+    start: int
+    end: int
+    spans: list[Span]
+    changes: list[Change] = field(default_factory=list)
+    seconds: list[Second] = field(default_factory=list)
+    answers: int = 0
+    p50: float = 0.0
+    p99: float = 0.0
+    availability: float = 0.0
+    """In which part of the time, from the first primary view on, somebody was in one."""
+
+
+def answers_by_second(spark: SparkSession, lake: Lake) -> dict[str, dict[int, list[int]]]:
+    """Count answers by group and second, as histograms of their latency."""
+
+    def work(task: Range) -> Iterator[pa.RecordBatch]:
+        yield _count_answers(task)
+
+    counted: dict[str, dict[int, list[int]]] = defaultdict(
+        lambda: defaultdict(lambda: [0] * BUCKETS)
+    )
+    ranges = ranges_of(lake, lake.groups())
+    rows = for_each(spark, ranges, work, ANSWERS).toArrow().to_pylist() if ranges else []
+    for row in rows:
+        counted[row["group"]][row["second"]][row["bucket"]] += row["count"]
+    return counted
+
+
+def _count_answers(task: Range) -> pa.RecordBatch:
+    keys: dict[tuple[int, int], int] = defaultdict(int)
+    for file in task.replies:
+        table = pq.read_table(file, columns=["at", "asked_at", "count"])
+        at = table["at"].to_numpy()
+        asked = table["asked_at"].to_numpy()
+        counts = table["count"].to_numpy()
+        took = np.where(asked > 0, np.maximum(at - asked, 1), 1)
+        buckets = np.minimum((np.log2(took) * STEPS_PER_OCTAVE).astype(np.int64), BUCKETS - 1)
+        pairs = (at // 1_000_000) * BUCKETS + buckets
+        different, index = np.unique(pairs, return_inverse=True)
+        sums = np.bincount(index, weights=counts)
+        for pair, total in zip(different.tolist(), sums.tolist(), strict=True):
+            keys[pair // BUCKETS, pair % BUCKETS] += int(total)
+    rows = [
+        {"group": task.group, "second": second, "bucket": bucket, "count": count}
+        for (second, bucket), count in keys.items()
+    ]
+    return pa.RecordBatch.from_pylist(rows, ANSWERS)
+
+
+def quantile(histogram: list[int], share: float) -> float:
+    """Give the latency below which *share* of the answers came, in microseconds."""
+    total = sum(histogram)
+    reached = 0
+    for bucket, count in enumerate(histogram):
+        reached += count
+        if count and reached >= share * total:
+            return float(2 ** ((bucket + 0.5) / STEPS_PER_OCTAVE))
+    return 0.0
+
+
+def figures_of(lake: Lake, group: str, answers: dict[int, list[int]]) -> Figures:
+    """Give the figures of one group."""
+    lives = lake.table("lives", group).to_pylist()
+    views = sorted(lake.table("views", group).to_pylist(), key=_place)
+    started = [row for row in lives if row["event"] == "started"]
+    replicas = sorted({row["replica"] for row in [*views, *started]})
+    times = [row["at"] for row in [*views, *lives]]
+    settled = sorted(
+        row["at"] for row in lake.table("standings", group).to_pylist() if row["event"] == "settled"
+    )
+    start, end = min(times, default=0), max([*times, *settled[-1:]], default=0)
+    spans = _spans(replicas, started, views, end)
+    found = Figures(
+        group=group,
+        stack=started[0]["stack"] if started else "",
+        replicas=replicas,
+        start=start,
+        end=end,
+        spans=spans,
+        changes=_changes(views, settled),
+        availability=_availability(spans),
+    )
+    whole = [0] * BUCKETS
+    for second, histogram in sorted(answers.items()):
+        found.seconds.append(
+            Second(
+                second * 1_000_000,
+                sum(histogram),
+                quantile(histogram, 0.5),
+                quantile(histogram, 0.99),
+            )
+        )
+        whole = [one + other for one, other in zip(whole, histogram, strict=True)]
+    found.answers = sum(whole)
+    found.p50, found.p99 = quantile(whole, 0.5), quantile(whole, 0.99)
+    return found
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["replica"], row["incarnation"], row["sequence"]
+
+
+def _name(view: dict[str, Any]) -> str:
+    return f"{view['number']}{view['proposer']}"
+
+
+def _names(members: list[dict[str, Any]] | None) -> list[str]:
+    return sorted(member["id"] for member in members or [])
+
+
+def _spans(
+    replicas: list[str], started: list[dict[str, Any]], views: list[dict[str, Any]], end: int
+) -> list[Span]:
+    """Lay out what every replica was in, from its first start to the end."""
+    spans: list[Span] = []
+    for replica in replicas:
+        births = sorted(
+            (row["incarnation"], row["at"]) for row in started if row["replica"] == replica
+        )
+        for index, (incarnation, born) in enumerate(births):
+            mine = [
+                row
+                for row in views
+                if row["replica"] == replica and row["incarnation"] == incarnation
+            ]
+            last = max((row["at"] for row in mine), default=born)
+            is_last = index == len(births) - 1
+            died = end if is_last else max(last, born)
+            spans += _spans_of_life(replica, mine, died)
+            if not is_last:
+                spans.append(Span(replica, died, births[index + 1][1], DOWN))
+    return [span for span in spans if span.end > span.start]
+
+
+def _spans_of_life(replica: str, rows: list[dict[str, Any]], died: int) -> Iterator[Span]:
+    current: Span | None = None
+    for row in rows:
+        if row["event"] == "installed":
+            if current is not None:
+                current.end = row["at"]
+                yield current
+            members = "".join(_names(row["members"]))
+            current = Span(replica, row["at"], died, OTHER, _name(row["view"]), members)
+        elif row["event"] == "confirmed" and current is not None:
+            current.end = row["at"]
+            yield current
+            current = Span(replica, row["at"], died, PRIMARY, current.view, current.members)
+    if current is not None:
+        current.end = max(died, current.start)
+        yield current
+
+
+def _changes(views: list[dict[str, Any]], settled: list[int]) -> list[Change]:
+    """Give every primary view as it took over from the one before."""
+    first: dict[tuple[int, str, int], int] = {}
+    members: dict[tuple[int, str, int], list[str]] = {}
+    for row in views:
+        view = row["view"]
+        key = (view["number"], view["proposer"], view["incarnation"])
+        if row["event"] == "installed":
+            members.setdefault(key, _names(row["members"]))
+        elif row["event"] == "confirmed":
+            first[key] = min(first.get(key, row["at"]), row["at"])
+    times = np.array(settled, dtype=np.int64)
+    changes: list[Change] = []
+    before: set[str] = set()
+    for key in sorted(first):
+        at = first[key]
+        present = set(members.get(key, []))
+        index = int(np.searchsorted(times, at))
+        gap = int(times[index] - times[index - 1]) if 0 < index < len(times) else None
+        changes.append(
+            Change(
+                at=at,
+                view=f"{key[0]}{key[1]}",
+                members="".join(sorted(present)),
+                joined="".join(sorted(present - before)),
+                lost="".join(sorted(before - present)),
+                gap=gap if before else None,
+            )
+        )
+        before = present
+    return changes
+
+
+def _availability(spans: list[Span]) -> float:
+    """Give the part of the time in which some replica was in a primary view."""
+    primary = sorted((span.start, span.end) for span in spans if span.state == PRIMARY)
+    if not primary:
+        return 0.0
+    start, end = primary[0][0], max(span.end for span in spans)
+    covered, reached = 0, start
+    for begin, finish in primary:
+        covered += max(0, finish - max(begin, reached))
+        reached = max(reached, finish)
+    return covered / (end - start) if end > start else 1.0
