@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 15.0
 DEADLINE_SECONDS = 1.0
+PATIENCE_SECONDS = 3.0
+"""How long a replica may refuse before we give up."""
 
 
 def add_parser(subparsers: Subparsers) -> Parser:
@@ -79,15 +81,21 @@ def _recover(target: Target, source: str) -> None:
     from coterie.service.control import NobodyThere, Recover, give_order  # noqa: PLC0415
 
     folder = _folder(target, source)
-    try:
-        answer = give_order(folder, Recover(target.group))
-    except NobodyThere:
-        raise Refused(
-            f"replica {source!r} does not run in {folder} on this machine: give the command on "
-            "the machine where it does"
-        ) from None
-    if not answer.is_done:
-        raise Refused(f"replica {source!r} refuses: {answer.text}")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            answer = give_order(folder, Recover(target.group))
+        except NobodyThere:
+            raise Refused(
+                f"replica {source!r} does not run in {folder} on this machine: give the command "
+                "on the machine where it does"
+            ) from None
+        if answer.is_done:
+            return
+        # The replicas may be about to form a view, in which it will then be possible.
+        if time.monotonic() > deadline:
+            raise Refused(f"replica {source!r} refuses: {answer.text}")
+        time.sleep(0.1)
 
 
 def _folder(target: Target, source: str) -> Path:
