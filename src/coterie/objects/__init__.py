@@ -24,6 +24,7 @@ from coterie.objects.current import new_id, now, random, standing_in
 from coterie.objects.definition import Definition, ReplicatedObject
 from coterie.objects.errors import (
     BadArguments,
+    BadResult,
     BadSnapshot,
     CommandTooLarge,
     NotInAnUpdate,
@@ -63,6 +64,7 @@ __all__ = [
     "AsyncQuery",
     "AsyncUpdate",
     "BadArguments",
+    "BadResult",
     "BadSnapshot",
     "Call",
     "CloseSession",

@@ -19,6 +19,10 @@ class CommandTooLarge(Refused):
     """A call is larger than the host's settings allow; nothing was proposed."""
 
 
+class BadResult(CoterieError):
+    """A method answered something else than its annotation says; an update fails, and is undone."""
+
+
 class ResultTooLarge(CoterieError):
     """An update answered more than the settings allow; it fails, and is undone."""
 

@@ -306,6 +306,8 @@ class Machine:
                                 else:
                                     answer = method.function(self.object, *arguments)
                                 result = _NONE if answer is None else method.encode_result(answer)
+                                if type(answer) is not method.plain_result:
+                                    method.check_result(result)
                                 size = len(result)
                                 if size > result_max:
                                     raise ResultTooLarge(  # noqa: TRY301
@@ -524,7 +526,9 @@ class Machine:
         try:
             method = self.definition.method(query.method, Kind.QUERY)
             answer = method.function(self.object, *method.read(query.arguments))
-            return Done(self.position, self.view, self.number, method.encode_result(answer))
+            result = method.encode_result(answer)
+            method.check_result(result)
+            return Done(self.position, self.view, self.number, result)
         except Exception as error:  # noqa: BLE001 -- an answer, too
             name = type(error).__name__
             return Failed(self.position, self.view, self.number, name, self._message(error))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import msgspec
 
 from coterie.objects import bytecode, encodable
-from coterie.objects.errors import BadArguments
+from coterie.objects.errors import BadArguments, BadResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +30,13 @@ MARK = "__coterie_kind__"
 """The attribute by which a marked method is known."""
 
 NO_DEFAULT = inspect.Parameter.empty
+
+_PLAIN = (int, str, bytes, bool, type(None))
+"""Types of results that need no further check."""
+
+
+class _Nothing:
+    """A type that no answer has."""
 
 
 class Kind(enum.Enum):
@@ -89,6 +96,7 @@ class Method:
         "function",
         "kind",
         "name",
+        "plain_result",
         "result",
     )
 
@@ -118,6 +126,8 @@ class Method:
             encodable.encode_orderly if encodable.has_sets(result) else encodable.encode
         )
         """Gives a result the same bytes on every replica."""
+        self.plain_result = result if result in _PLAIN else _Nothing
+        """The type of its answers, if that says everything; others are to be checked."""
         self._result_decoder = encodable.decoder(typing.cast("type[object]", result))
         whole = tuple[types_] if types_ else tuple[()]  # type: ignore[valid-type]
         self.decode: Callable[[bytes | msgspec.Raw], tuple[Any, ...]] = encodable.decoder(
@@ -185,6 +195,14 @@ class Method:
                 raise self._explain_parts(parts, error) from None
             values = [self._read_one(index, bytes(part)) for index, part in enumerate(parts)]
             return (*values, *(fresh_copy(argument.default, argument.type) for argument in missing))
+
+    def check_result(self, data: bytes) -> None:
+        """Raise `BadResult` if an encoded answer is not what the method says it answers."""
+        try:
+            self._result_decoder.decode(data)
+        except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
+            wanted = encodable.describe(self.result)
+            raise BadResult(f"{self} must answer {wanted}, and does not: {error}") from None
 
     def decode_result(self, data: bytes) -> object:
         """Read what the method answered; raise `msgspec.ValidationError` if it broke its word."""

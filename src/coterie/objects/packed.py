@@ -133,6 +133,7 @@ class _Entry:
         machine = self._machine
         keeps_fields = machine.definition.transactional
         function, encode_result = method.function, method.encode_result
+        plain_result = method.plain_result
         replicated = machine.object
         state = kept = vars(replicated)
         results = self.results
@@ -144,6 +145,8 @@ class _Entry:
                     kept = state.copy()
                 answer = function(replicated, *arguments)
                 result = _NONE if answer is None else encode_result(answer)
+                if type(answer) is not plain_result:
+                    method.check_result(result)
                 if len(result) > SMALL:
                     self._check_size(result)
                     large = result
@@ -186,6 +189,7 @@ class _Entry:
                 raise UnknownMethod(self._command.method)  # noqa: TRY301 -- an answer, too
             answer = method.function(machine.object, *method.read(parts[index]))
             result = _NONE if answer is None else method.encode_result(answer)
+            method.check_result(result)
             self._check_size(result)
         except BaseException as error:  # noqa: BLE001 -- an answer, too
             calls = [] if method is None else [method.read(part) for part in parts[:index]]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from coterie.client.messages import Ask, MethodReport, Query, Report
     from coterie.kernel.engine import Status, Version
     from coterie.kernel.views import Configuration
-    from coterie.objects import ObjectHost
+    from coterie.objects import Definition, ObjectHost
     from coterie.service.caller import Caller
     from coterie.service.port import ClientPort
 
@@ -86,7 +86,8 @@ class ObjectFront:
         self._unsettled: dict[Caller, None] = {}
         # Sessions opened by entries that are not settled yet: (position, at the latest; answer).
         self._opening: list[tuple[int, Answer]] = []
-        self._methods: list[MethodReport] | None = None
+        self._described: Definition | None = None
+        self._methods: list[MethodReport] = []
 
     def attach(self, hosted: Hosted) -> None:
         """Speak for this replica; before the port is opened."""
@@ -218,8 +219,9 @@ class ObjectFront:
         return True
 
     def _report(self) -> Report:
-        if self._methods is None:
-            self._methods = describe_methods(self.hosted.host.definition)
+        definition = self.hosted.host.definition
+        if self._described is not definition:  # the group may go on as a later version of its class
+            self._described, self._methods = definition, describe_methods(definition)
         return report_on(
             group=self.group,
             replica=self._port.replica,
