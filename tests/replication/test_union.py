@@ -132,3 +132,36 @@ def test_a_learner_that_cannot_keep_what_comes_meanwhile_fetches_it(history_byte
     network.lose_no_more()
     come_together(group)
     assert everywhere(group) == {50}
+
+
+@pytest.mark.parametrize(
+    ("history_bytes", "later", "left"),
+    [(ALL, 7, 30), (HARDLY_ANY, 7, 30), (HARDLY_ANY, 40, 23)],
+    ids=["entries are there", "what is forgotten is known", "nobody can give it any more"],
+)
+def test_what_an_operator_gave_up_comes_back_with_who_has_it_if_that_can_be(
+    history_bytes: int, later: int, left: int
+) -> None:
+    """Sets can be united after a loss, too, unless a state has in it what nobody else knows."""
+    group, _ = group_on_script("PVSYNC", "abcde", history_bytes=history_bytes)
+    write(group, "b")
+    group.partition("a", "bcde")
+    group.run(seconds(1))
+    write(group, "b", later)
+    group["b"].crash()
+    for id in "cde":
+        group[id].replace_machine()
+        group[id].start()
+    group.heal()
+    group.run(seconds(3))
+    assert group["a"].place is None, "a majority has forgotten"
+    group["a"].accept_loss()
+    group.run_until_whole()
+    write(group, "c", 3)
+    assert everywhere(group) == {23}
+    group["b"].start()
+    come_together(group)
+    assert everywhere(group) == {left}
+    write(group, "b", 2)
+    assert everywhere(group) == {left + 2}
+    group.check()

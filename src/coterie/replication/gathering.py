@@ -20,26 +20,27 @@ if TYPE_CHECKING:
 
     from coterie.kernel.engine import Run
     from coterie.kernel.views import Member
-    from coterie.replication.log import Log
     from coterie.replication.messages import FetchChunk, StateChunk
 
 
 class Gathering:
     """The receiving side, until the target is covered."""
 
-    def __init__(self, holds: dict[Member, Vector], log: Log, target: Vector, turn: int) -> None:
+    def __init__(
+        self, holds: dict[Member, Vector], ours: Vector | None, target: Vector, turn: int
+    ) -> None:
         donors = list(holds)
         # Members begin with different donors.
         turn %= len(donors)
         self._donors = donors[turn:] + donors[:turn]
         self._holds = holds
-        self._log = log
+        self._ours = ours
         self._target = target
         self._serial = 0
         self.runs: list[Run] = []
         self.state = StagedState()
         self._offered_by: Member | None = None
-        self._staged: Vector = dict(log.contained)
+        self._staged: Vector = dict(ours or {})
         """What we would hold with all that is here."""
 
     @property
@@ -55,7 +56,16 @@ class Gathering:
     @property
     def is_complete(self) -> bool:
         """Whether everything is here."""
-        return self.state.is_whole and covers(self._staged, self._target)
+        return self.state.is_whole and not self._needs_state and covers(self._staged, self._target)
+
+    @property
+    def keeps_own(self) -> bool:
+        """Whether what we hold is of use; if not, a state takes its place."""
+        return self._ours is not None
+
+    @property
+    def _needs_state(self) -> bool:
+        return not self.keeps_own and self.state.offer is None
 
     def ask_again(self) -> None:
         """What was asked for does not come: ask for it again."""
@@ -78,7 +88,7 @@ class Gathering:
             # If nobody has more, what is missing came after the credentials: anyone may have it.
             donors.append(donors.pop(0))
         self._serial += 1
-        return [FetchMissing(self._serial, list(self._staged.items()))]
+        return [FetchMissing(self._serial, list(self._staged.items()), self._needs_state)]
 
     def take(self, sender: Member, message: Missing | StateOffer | StateChunk) -> bool:
         """Stage what a donor sent; say whether it was news."""
@@ -110,4 +120,4 @@ class Gathering:
         self.state.begin(offer)
         self._offered_by = None
         self.runs = []
-        self._staged = dict(self._log.contained if offer is None else offer.origins)
+        self._staged = dict((self._ours or {}) if offer is None else offer.origins)

@@ -23,6 +23,8 @@ class Credentials(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1)
     """Where histories are sets: for every origin the number of its last entry."""
     is_by_hand: bool = False
     """Whether an operator said that this history is to count, whatever was lost."""
+    forgot: list[tuple[Member, int]] = []
+    """Where histories are sets: what of it is in the state only."""
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
@@ -94,6 +96,8 @@ class FetchMissing(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1
 
     serial: int
     holds: list[tuple[Member, int]]
+    needs_state: bool
+    """Whether the state is wanted in any case."""
 
 
 class Missing(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=11):

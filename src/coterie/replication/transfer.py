@@ -225,7 +225,7 @@ class Donor:
         """Give entries that are not in a set, or the state if some of them are gone."""
         log = self._log
         holds = dict(message.holds)
-        if covers(holds, log.forgotten):
+        if covers(holds, log.forgotten) and not message.needs_state:
             return Missing(message.serial, log.beyond(holds, bytes_max=self._bytes_max))
         return self._offer() if gives_state else None
 

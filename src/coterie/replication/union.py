@@ -112,8 +112,15 @@ class UnionViews(FormingViews[Gathering]):
 
     def _my_credentials(self) -> Credentials:
         log = self.log
-        holds = list(log.contained.items())
-        return Credentials(self._view.id, log.version, log.settled, self.is_zombie, holds)
+        return Credentials(
+            self._view.id,
+            log.version,
+            log.settled,
+            self.is_zombie,
+            list(log.contained.items()),
+            self.is_by_hand,
+            list(log.forgotten.items()),
+        )
 
     def _decide(self) -> None:
         super()._decide()
@@ -131,18 +138,33 @@ class UnionViews(FormingViews[Gathering]):
     def _begin_forming(self, counted: list[Member]) -> None:
         """The union of all that the members hold is the initial history."""
         del counted
-        for credentials in self._credentials.values():
-            add(self._target, credentials.holds)
-        if covers(self.log.contained, self._target):
+        holds = {member: dict(each.holds) for member, each in self._credentials.items()}
+        for member in self._beyond_help():
+            del holds[member]
+        for vector in holds.values():
+            add(self._target, vector.items())
+        ours = holds.pop(self.me, None)
+        if ours is not None and covers(ours, self._target):
             self._accept()
             return
-        holds = {
-            member: dict(self._credentials[member].holds)
-            for member in self._view.members
-            if member != self.me
-        }
-        turn = self._view.rank(self.me)
-        self._start_transfer(Gathering(holds, self.log, self._target, turn))
+        self._start_transfer(Gathering(holds, ours, self._target, self._view.rank(self.me)))
+
+    def _beyond_help(self) -> list[Member]:
+        """Find members with a state that has in it what nobody else can give any more.
+
+        That can be only where an operator has accepted a loss since they last were there. They
+        give up what they hold, and take over a state.
+        """
+        latest = max(each.version.view for each in self._credentials.values())
+        known: Vector = {}
+        for each in self._credentials.values():
+            if each.version.view == latest:
+                add(known, each.holds)
+        return [
+            member
+            for member, each in self._credentials.items()
+            if each.version.view != latest and not covers(known, dict(each.forgot))
+        ]
 
     def _accept(self) -> None:
         log = self.log
@@ -243,6 +265,9 @@ class UnionViews(FormingViews[Gathering]):
         log = self.log
         offer = transfer.state.offer
         runs = transfer.runs
+        if not transfer.keeps_own:
+            self.context.count("primary.histories_given_up")
+            self._authoritative = {}
         if offer is not None:
             add(self._authoritative, offer.origins)
             # What was settled here before comes first, so that it stays settled.
@@ -255,7 +280,7 @@ class UnionViews(FormingViews[Gathering]):
             view=self._view.id,
             source=transfer.source,
             version=Version(latest, position),
-            kept=log.end if offer is None else log.settled,
+            kept=(log.end if offer is None else log.settled) if transfer.keeps_own else 0,
             restored=0 if offer is None else offer.position,
         )
         if offer is not None:
