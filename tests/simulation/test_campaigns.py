@@ -6,7 +6,7 @@ from coterie.journal.format import Sync
 from coterie.kernel.clock import Duration, seconds
 from coterie.simulation.campaign import RunOptions
 from coterie.simulation.parallel import run_many
-from coterie.stacks import STACKS
+from coterie.stacks import ENGINE_STACKS, STACKS
 
 ORDERED_ENGINES = ("DYNSEQ:PVSYNC", "TOKEN:PVSYNC", "SAFE:DYNSEQ:PVSYNC", "SAFE:TOKEN:PVSYNC")
 
@@ -34,7 +34,7 @@ def test_group_communication(stack: str) -> None:
 
 @pytest.mark.slow  # the same
 @SYNCS
-@pytest.mark.parametrize("stack", ORDERED_ENGINES)
+@pytest.mark.parametrize("stack", ENGINE_STACKS)
 def test_engine(stack: str, sync: Sync) -> None:
     assert not failures(stack, range(4), duration=seconds(15), sync=sync, jobs=1)
 
@@ -47,15 +47,32 @@ def test_group_communication_for_long(stack: str) -> None:
 
 @pytest.mark.long
 @SYNCS
-@pytest.mark.parametrize("stack", ORDERED_ENGINES)
+@pytest.mark.parametrize("stack", ENGINE_STACKS)
 def test_engine_for_long(stack: str, sync: Sync) -> None:
     assert not failures(stack, range(1000, 1030), duration=seconds(60), sync=sync, jobs=2)
 
 
 @pytest.mark.slow  # minutes of simulated time
 @SYNCS
+@pytest.mark.parametrize("kind", ["counter", "dictionary"])
 @pytest.mark.parametrize("stack", ORDERED_ENGINES)
-def test_clients_of_an_object_see_one_object(stack: str, sync: Sync) -> None:
-    options = RunOptions(stack=stack, duration=seconds(15), object="counter", sync=sync)
-    runs = run_many(range(3), options, jobs=1)
-    assert [run.violations for run in runs] == [[]] * 3
+def test_clients_of_an_object_see_one_object(stack: str, kind: str, sync: Sync) -> None:
+    options = RunOptions(stack=stack, duration=seconds(15), object=kind, sync=sync)
+    runs = run_many(range(2), options, jobs=1)
+    assert [run.violations for run in runs] == [[]] * 2
+
+
+@pytest.mark.slow  # minutes of simulated time
+@SYNCS
+def test_without_order_every_acknowledged_request_counts_once(sync: Sync) -> None:
+    options = RunOptions(stack="PVSYNC", duration=seconds(15), object="counter", sync=sync)
+    runs = run_many(range(4), options, jobs=1)
+    assert [run.violations for run in runs] == [[]] * 4
+
+
+@pytest.mark.slow  # minutes of simulated time
+def test_sets_after_accepted_losses() -> None:
+    faults = ("amnesia", "partition", "crash", "power")
+    options = RunOptions(stack="PVSYNC", duration=seconds(15), faults=faults)
+    runs = run_many(range(600, 604), options, jobs=1)
+    assert [run.violations for run in runs] == [[]] * 4
