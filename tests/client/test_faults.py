@@ -278,6 +278,18 @@ def test_a_replica_that_lost_its_majority_is_left_at_once() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("role", ["minority", "learner"])
+def test_a_client_does_not_begin_where_no_updates_are_taken(role: str) -> None:
+    async def story() -> None:
+        idle, good = FakeReplica("idle", role), FakeReplica("good")
+        idle.on_ask = FakeReplica.ignore
+        async with serving(idle, good), connect(idle) as counter:
+            assert await counter.add(1) == 1
+            assert not idle.updates
+
+    run(story)
+
+
 def test_a_dead_seed_does_not_hinder() -> None:
     async def story() -> None:
         good = FakeReplica("good")

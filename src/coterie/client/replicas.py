@@ -83,11 +83,18 @@ class Replicas:
         return self.home
 
     async def spread(self) -> None:
-        """Move to a replica chosen by chance, so that clients with one address do not crowd."""
+        """Move to a replica chosen by chance, so that clients with one address do not crowd.
+
+        It is any in touch with the first, or another if the first takes no updates.
+        """
         first = self.home
         if first is None or first.welcome is None:
             return
-        peers = [peer for peer in first.welcome.peers if peer.address and peer.is_in_view]
+        peers = [peer for peer in first.welcome.peers if peer.address]
+        if first.is_primary:
+            peers = [peer for peer in peers if peer.is_in_view]
+        else:
+            peers = [peer for peer in peers if peer.id != first.replica]
         if not peers:
             return
         chosen = self._random.choice(peers)
