@@ -92,7 +92,7 @@ def test_a_lost_memory_is_shown_and_recovered(tmp_path: Path) -> None:
     async def story() -> None:
         async with Served(tmp_path) as served:
             await served.until_primary(3)
-            assert (await served.run("call", "ledger", "write", "5"))[0] == 0
+            assert (await served.run("call", "ledger", "write", "x", "5"))[0] == 0
             await served.stop()
             for id in "bc":
                 shutil.rmtree(served.place / id)
@@ -111,7 +111,7 @@ def test_a_lost_memory_is_shown_and_recovered(tmp_path: Path) -> None:
             status, out, err = await served.run("recover", "ledger", "--from", "a", "--accept-loss")
             assert (status, err) == (0, "")
             assert "serves again" in out
-            assert await served.run("call", "ledger", "read") == (0, "5\n", "")
+            assert await served.run("call", "ledger", "read", "x") == (0, "5\n", "")
             assert any(each["event"] == "recovered" for each in served.events)
 
     asyncio.run(story())

@@ -30,13 +30,14 @@ from coterie import query, update
 
 
 class Ledger:
-    """What every client has entered, in order, and a register."""
+    """What every client has entered, in order, and some registers."""
 
     entered: dict[str, int]
-    value: int = 0
+    registers: dict[str, int]
 
     def __init__(self) -> None:
         self.entered = {}
+        self.registers = {}
 
     @update
     def enter(self, client: str, number: int) -> int:
@@ -52,19 +53,19 @@ class Ledger:
         return self.entered.get(client, 0)
 
     @update
-    def write(self, value: int) -> None:
-        self.value = value
+    def write(self, register: str, value: int) -> None:
+        self.registers[register] = value
 
     @update
-    def swap(self, old: int, new: int) -> bool:
-        if self.value != old:
+    def swap(self, register: str, old: int, new: int) -> bool:
+        if self.registers.get(register, 0) != old:
             return False
-        self.value = new
+        self.registers[register] = new
         return True
 
     @query
-    def read(self) -> int:
-        return self.value
+    def read(self, register: str) -> int:
+        return self.registers.get(register, 0)
 '''
 """A class of the tests' own, as a user would have one."""
 
