@@ -351,19 +351,25 @@ async def be_nasty(group: PortGroup, random: Random) -> None:
     for _ in range(3):
         await asyncio.sleep(random.uniform(0.0, 0.1))
         id = random.choice(group.configuration.members)
-        match random.randrange(4):
+        others = " ".join(other for other in group.configuration.members if other != id)
+        match random.randrange(5):
             case 0:
                 await group.kill(id)
                 await group.until(lambda: group.primaries >= 2)
                 await group.start(id)
             case 1:
-                others = [other for other in group.configuration.members if other != id]
-                group.part(id, " ".join(others))
+                group.part(id, others)
                 await asyncio.sleep(random.uniform(0.0, 0.6))
                 group.heal()
             case 2:
                 group.relays[id].cut()
                 await asyncio.sleep(random.uniform(0.0, 0.3))
+                group.relays[id].mend()
+            case 3:  # as if the machine stood still
+                group.part(id, others)
+                group.relays[id].hold()
+                await asyncio.sleep(random.uniform(0.0, 0.6))
+                group.heal()
                 group.relays[id].mend()
             case _:
                 group.relays[id].hold()

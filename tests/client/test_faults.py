@@ -599,6 +599,19 @@ def test_calls_of_one_moment_travel_in_one_frame() -> None:
     run(story)
 
 
+def test_a_batch_that_could_never_be_made_is_an_error_at_once() -> None:
+    async def story() -> None:
+        fake = FakeReplica()
+        async with serving(fake), open_client(fake.address, settings=QUICK) as client:
+            session = client.session()
+            assert session.batch_max == 256
+            for count in (0, 257):
+                with pytest.raises(ValueError, match="1 to 256"):
+                    session.call_many("add", [b"\x90"] * count, bytes)
+
+    run(story)
+
+
 def test_many_gives_each_call_its_own_end() -> None:
     async def story() -> None:
         fake = FakeReplica()

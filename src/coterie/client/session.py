@@ -96,7 +96,9 @@ class Session:
         *,
         deadline: float | None = None,
     ) -> asyncio.Future[object]:
-        """Make calls together, at most `batch_max`; gives a list of results and exceptions."""
+        """Make calls together, 1 to `batch_max`; gives a list of results and exceptions."""
+        if not 1 <= len(arguments) <= self.batch_max:
+            raise ValueError(f"{len(arguments)} calls are no batch: give 1 to {self.batch_max}")
         client = self._client
         future = client.loop.create_future()
         until = client.until(deadline)
