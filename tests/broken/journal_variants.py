@@ -82,6 +82,6 @@ JOURNAL_BROKEN = (
     Broken(FramesBeforeJournal, STACK, ("memory",)),
     Broken(SyncForgotten, STACK, ("memory",)),
     Broken(RecoveryBitForgotten, STACK, ("memory",), sync=Sync.NONE, faults=FORGETTING),
-    Broken(BootIdIgnored, STACK, ("memory",), sync=Sync.NONE, faults=FORGETTING),
-    Broken(AdoptedStateForgotten, STACK, ("convergence",)),
+    Broken(BootIdIgnored, STACK, ("memory",), first_seed=5, sync=Sync.NONE, faults=FORGETTING),
+    Broken(AdoptedStateForgotten, STACK, ("convergence",), first_seed=10),
 )

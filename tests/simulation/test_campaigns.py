@@ -4,7 +4,7 @@ import pytest
 
 from coterie.journal.format import Sync
 from coterie.kernel.clock import Duration, seconds
-from coterie.simulation.campaign import RunOptions
+from coterie.simulation.campaign import ALL_FAULTS, RunOptions
 from coterie.simulation.parallel import run_many
 from coterie.stacks import ENGINE_STACKS, STACKS
 
@@ -14,13 +14,21 @@ ORDERED_ENGINES = ("DYNSEQ:PVSYNC", "TOKEN:PVSYNC", "SAFE:DYNSEQ:PVSYNC", "SAFE:
 SYNCS = pytest.mark.parametrize("sync", [Sync.TURN, Sync.NONE], ids=lambda sync: sync.value)
 
 
-def failures(
-    stack: str, seeds: range, *, duration: Duration, jobs: int, sync: Sync = Sync.TURN
+def failures(  # noqa: PLR0913 -- all by name
+    stack: str,
+    seeds: range,
+    *,
+    duration: Duration,
+    jobs: int,
+    sync: Sync = Sync.TURN,
+    more_faults: tuple[str, ...] = (),
 ) -> str:
-    options = RunOptions(stack=stack, duration=duration, sync=sync)
+    faults = ALL_FAULTS + more_faults
+    options = RunOptions(stack=stack, duration=duration, sync=sync, faults=faults)
     return "\n".join(
         f"{run.violations[0]}\n  coterie sim --stack {stack} --seed {run.seed} "
-        f"--duration {duration / 1e6:g} --sync {sync.value} --trace"
+        f"--duration {duration / 1e6:g} --sync {sync.value} "
+        f"--faults {','.join(('all', *more_faults))} --trace"
         for run in run_many(seeds, options, jobs=jobs)
         if run.violations
     )
@@ -36,7 +44,17 @@ def test_group_communication(stack: str) -> None:
 @SYNCS
 @pytest.mark.parametrize("stack", ENGINE_STACKS)
 def test_engine(stack: str, sync: Sync) -> None:
-    assert not failures(stack, range(4), duration=seconds(15), sync=sync, jobs=1)
+    assert not failures(stack, range(3), duration=seconds(15), sync=sync, jobs=1)
+
+
+@pytest.mark.slow  # the same
+@SYNCS
+@pytest.mark.parametrize("stack", ["DYNSEQ:PVSYNC", "SAFE:TOKEN:PVSYNC"])
+def test_a_group_whose_majority_forgets(stack: str, sync: Sync) -> None:
+    seeds = range(3, 5)  # in which it does
+    assert not failures(
+        stack, seeds, duration=seconds(15), sync=sync, jobs=1, more_faults=("amnesia",)
+    )
 
 
 @pytest.mark.long

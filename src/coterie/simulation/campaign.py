@@ -189,7 +189,7 @@ def _journal_settings(seed: int, options: RunOptions) -> KeeperSettings:
     return KeeperSettings(
         journal=JournalSettings(sync=options.sync, segment_bytes=segment_bytes),
         retention=Retention(journal_bytes_max=kept),
-        snapshot_bytes=random.choice([500, 4_000, 30_000]),
+        snapshot_bytes=random.choice([1_500, 6_000, 40_000]),
     )
 
 
