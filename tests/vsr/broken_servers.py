@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coterie.vsr.calls import Calls
 from coterie.vsr.coordinator import Coordinator, answer_to
-from coterie.vsr.gstate import GroupState
 from coterie.vsr.running import RunningCall
 from coterie.vsr.server import Server
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from coterie.kernel.views import Member, Viewstamp
     from coterie.vsr.calling import Call, Prepare, Query
     from coterie.vsr.gstate import Transaction
-    from coterie.vsr.psets import Aid, Pset
+    from coterie.vsr.psets import Pset
 
 
 class PreparesWithoutForce(Server):
@@ -127,38 +125,3 @@ class ReadsWithoutLocks(Server):
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self.calls = _CallsReadFreely(self)
-
-
-class _InstallsAll(GroupState):
-    def _install(self, aid: Aid, calls: tuple[Viewstamp, ...], vs: Viewstamp) -> None:
-        transaction = self.transactions.get(aid)
-        if transaction is not None:
-            calls = tuple(kept.vs for kept in transaction.calls.values())
-        super()._install(aid, calls, vs)
-
-
-class InstallsWhateverRan(Server):
-    """Installs all calls that ran here, also those that are not in the pset."""
-
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
-        self.state.__class__ = _InstallsAll
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenServer:
-    """A variant, and what must catch it."""
-
-    kind: type[Server]
-    caught_by: tuple[str, ...]
-
-
-ISOLATION = ("serializable", "money conserved", "locks kept")
-
-BROKEN_SERVERS = (
-    BrokenServer(PreparesWithoutForce, ("atomic", "lost calls abort", "told right", *ISOLATION)),
-    BrokenServer(LostCallsPass, ("atomic", "lost calls abort")),
-    BrokenServer(NestedPsetLost, ("serializable", "money conserved")),
-    BrokenServer(LocksNotKept, ISOLATION),
-    BrokenServer(ReadsWithoutLocks, ISOLATION),
-)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from coterie.kernel.clock import Duration
     from coterie.kernel.records import Record
     from coterie.kernel.views import ReplicaId, Viewstamp
+    from coterie.vsr import Module
 
 
 class Seat:
@@ -75,6 +76,7 @@ class Table:
         *,
         kind: type[Cohort] = Cohort,
         settings: VsrSettings | None = None,
+        start: bool = True,
     ) -> None:
         self.names = names
         self.kind = kind
@@ -89,7 +91,13 @@ class Table:
         self.seats: dict[str, Seat] = {}
         self.cohorts: dict[str, Cohort] = {}
         self.lives = dict.fromkeys(names, 0)
-        for name in names:
+        self.module: Callable[[Context], Module] = Chain
+        if start:
+            self.start_all()
+
+    def start_all(self) -> None:
+        """Begin the first lives of all."""
+        for name in self.names:
             self.start(name)
 
     def __getitem__(self, name: str) -> Cohort:
@@ -109,7 +117,7 @@ class Table:
         )
         replica = build_cohort(
             context,
-            Chain(context),
+            self.module(context),
             memory=self.memories[name],
             settings=self.settings,
             kind=self.kind,

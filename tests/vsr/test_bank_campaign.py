@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.vsr.broken_servers import BROKEN_SERVERS, BrokenServer
+from tests.vsr.broken_servers import ReadsWithoutLocks
 
 from coterie.cli.main import main
 from coterie.kernel.clock import milliseconds, seconds
@@ -39,17 +39,17 @@ def test_random_runs_keep_all_promises(*, durable: bool) -> None:
         assert run_bank(seed, options).violations == []
 
 
-@pytest.mark.slow  # as many seeds as each variant survives
-@pytest.mark.parametrize("broken", BROKEN_SERVERS, ids=lambda broken: broken.kind.__name__)
-def test_variant_is_caught(broken: BrokenServer) -> None:
+@pytest.mark.slow  # as many seeds as it survives
+def test_reading_without_locks_is_caught() -> None:
     options = BankOptions(
-        duration=seconds(10), groups=2, accounts=3, transaction_interval=milliseconds(100)
+        duration=seconds(5), groups=2, accounts=2, transaction_interval=milliseconds(50), faults=()
     )
     for seed in range(SEEDS_MAX):
-        run = run_bank(seed, options, server_kind=broken.kind)
-        if {violation.partition(":")[0] for violation in run.violations} & set(broken.caught_by):
+        run = run_bank(seed, options, server_kind=ReadsWithoutLocks)
+        caught = {violation.partition(":")[0] for violation in run.violations}
+        if caught & {"serializable", "money conserved"}:
             return
-    pytest.fail(f"{broken.kind.__name__} survived {SEEDS_MAX} seeds")
+    pytest.fail(f"it survived {SEEDS_MAX} seeds")
 
 
 def test_the_command_line_runs_it(capsys: pytest.CaptureFixture[str]) -> None:

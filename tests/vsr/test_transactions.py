@@ -381,6 +381,24 @@ def test_a_participant_that_never_answers_has_a_clear_outcome_within_its_deadlin
     assert world.balance(US, "bob") == 100
 
 
+def test_who_asks_again_is_not_told_of_a_decision_that_is_not_taken() -> None:
+    """The coordinator's own group has only read, and is done; the other one cannot be asked."""
+    world = BankWorld()
+    story = world.story(EU)
+    story.call(US, "withdraw", "bob", 10)
+    story.call(EU, "balance", "alice")
+    world.simulation.network.cut(
+        [(a, b) for a in world.groups[EU].members for b in world.groups[US].members]
+    )
+    story.commit(wait=False)
+    world.run(seconds(1))
+    assert story.outcome is None
+    world.wait(lambda: story.outcome is not None)
+    assert not is_committed(story.outcome)
+    world.settle()
+    assert world.balance(US, "bob") == 100
+
+
 def test_nobody_answers_and_the_outcome_is_unknown() -> None:
     world = BankWorld()
     story = world.story(EU)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from coterie.vsr.events import Event
     from coterie.vsr.executor import Executor
     from coterie.vsr.module import Memory
-    from coterie.vsr.psets import Aid
+    from coterie.vsr.psets import Aid, Pair
     from coterie.vsr.settings import VsrSettings
 
 
@@ -73,7 +73,7 @@ class TransactionWorld(World):
             name: ViewstampedTracker(configuration) for name, configuration in self.groups.items()
         }
         self.events: dict[tuple[str, ViewId, int], bytes] = {}
-        self.told: dict[Aid, Fate] = {}
+        self.told: dict[Aid, Outcome] = {}
         for name, configuration in self.groups.items():
             for machine in configuration.members:
                 self.put(machine, name, configuration, self._build_cohort)
@@ -115,7 +115,7 @@ class TransactionWorld(World):
     def ended(self, outcome: Outcome) -> None:
         """Learn what a client was told."""
         if outcome.aid is not None:
-            self.told[outcome.aid] = outcome.fate
+            self.told[outcome.aid] = outcome
 
     def begin(
         self, machine: str, coordinator: str, script: Callable[[ClientTransaction], None]
@@ -199,6 +199,7 @@ class Audit:
         self._decided: dict[Aid, Committing] = {}
         self._installed: dict[tuple[Aid, str], tuple[Viewstamp, ...]] = {}
         self._aborted: dict[Aid, str] = {}
+        self._survived: set[tuple[str, Viewstamp]] = set()
         for group in world.groups:
             self._read(group)
         self._check_atomic()
@@ -215,6 +216,7 @@ class Audit:
             match event:
                 case CompletedCall(aid=aid):
                     calls[vs] = event
+                    self._survived.add((group, vs))
                     for write in event.writes:
                         holder = writing.setdefault(write.name, aid)
                         if holder != aid:
@@ -243,9 +245,7 @@ class Audit:
             if call is None or call.aid != aid:
                 self._fail("lost calls abort", f"{aid} committed without {group}:{place}")
                 continue
-            for read in call.reads:
-                version = None if read.version is None else str(read.version)
-                transaction.reads.append((f"{group}/{read.name}", version))
+            self._add_reads(transaction, group, call)
             for write in call.writes:
                 name = f"{group}/{write.name}"
                 transaction.writes.append((name, str(vs)))
@@ -266,8 +266,27 @@ class Audit:
             if is_part and aid not in self._decided:
                 self._fail("atomic", f"{group} committed {aid} with {calls}, without a decision")
 
+    def _count_lost(self, aid: Aid, pair: Pair) -> None:
+        """What a lost call had read still counts: its client was told that all is well."""
+        self._fail("lost calls abort", f"{aid} committed; its call {pair.group}:{pair.vs} is lost")
+        event = decode_event(self._world.events[pair.group, pair.vs.view, pair.vs.number])
+        if isinstance(event, CompletedCall):
+            transaction = self.committed.setdefault(aid, CommittedTransaction(str(aid)))
+            self._add_reads(transaction, pair.group, event)
+
+    def _add_reads(
+        self, transaction: CommittedTransaction, group: str, call: CompletedCall
+    ) -> None:
+        for read in call.reads:
+            version = None if read.version is None else str(read.version)
+            transaction.reads.append((f"{group}/{read.name}", version))
+
     def _check_told(self) -> None:
-        for aid, fate in self._world.told.items():
+        for aid, outcome in self._world.told.items():
+            fate = outcome.fate
+            for pair in outcome.pset:
+                if (pair.group, pair.vs) not in self._survived:
+                    self._count_lost(aid, pair)
             has_written = aid in self.committed and bool(self.committed[aid].writes)
             if fate is Fate.ABORTED and (aid in self._decided or has_written):
                 self._fail("told right", f"{aid} is committed; its client was told it is aborted")

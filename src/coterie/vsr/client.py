@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from coterie.kernel.layers import Context
     from coterie.kernel.views import Configuration, Member
     from coterie.vsr.executor import Completion
-    from coterie.vsr.psets import Aid
+    from coterie.vsr.psets import Aid, Pset
     from coterie.vsr.settings import VsrSettings
 
 
@@ -62,6 +62,8 @@ class Outcome(NamedTuple):
     fate: Fate
     aid: Aid | None
     reason: str = ""
+    pset: Pset = ()
+    """Where its calls stand in the histories of their groups, if it is committed."""
 
 
 class ClientTransaction:
@@ -187,8 +189,11 @@ class ClientTransaction:
             if self.remote is not None:
                 self.remote.fail(message.reason)
             return
-        fate = Fate.COMMITTED if message.committed else Fate.ABORTED
-        self._over(Outcome(fate, message.aid, message.reason))
+        if not message.committed:
+            self._over(Outcome(Fate.ABORTED, message.aid, message.reason))
+            return
+        assert self.remote is not None, "only what has begun commits"
+        self._over(Outcome(Fate.COMMITTED, message.aid, "", tuple(sorted(self.remote.pset))))
 
     def _over(self, outcome: Outcome) -> None:
         if self.outcome is None:

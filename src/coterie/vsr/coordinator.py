@@ -104,7 +104,7 @@ class Coordinator:
         if client is not None:
             client.process, client.actor = sender, message.actor
             client.heard_at = self._context.now
-        ended = self._state.ended.get(aid)
+        ended = self._state.decision(aid)
         if ended is not None or aid in self._read_only:
             if ended is not None and not ended.committed:
                 self._tell_aborted(aid, message.groups, ended.reason)
@@ -134,7 +134,7 @@ class Coordinator:
     def _tell_when_sure(self, aid: Aid, process: Member, actor: str) -> None:
         """Tell a client how its transaction ended, once that cannot be forgotten."""
         group = self._server.group
-        ended = self._state.ended.get(aid)
+        ended = self._state.decision(aid)
         if ended is None:
             if aid in self._read_only:
                 self._server.send(process, actor, Ending(group, aid, committed=True, reason=""))
@@ -274,7 +274,7 @@ class Coordinator:
     def on_query(self, sender: Member, message: Query) -> None:
         """Answer what became of a transaction, once that is sure."""
         aid = message.aid
-        if aid not in self._state.ended:
+        if self._state.decision(aid) is None:
             if aid in self._active or aid in self._read_only or not self._may_forget(aid):
                 return
             self._abort(aid, (), _FORGOTTEN)

@@ -63,9 +63,13 @@ class Done(_Event, tag=4, frozen=True):
 
 
 class Committed(_Event, tag=5, frozen=True):
-    """A participant installs the versions of these calls, and releases all locks."""
+    """A participant installs the versions of these calls, and releases all locks.
+
+    One that has only read does so when it is prepared, and never hears the decision.
+    """
 
     calls: tuple[Viewstamp, ...]
+    is_read_only: bool = False
 
 
 class Aborted(_Event, tag=6, frozen=True):

@@ -71,6 +71,8 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     committed: bool
     vs: Viewstamp
     reason: str = ""
+    is_read_only: bool = False
+    """Its part here is over because it had only read; how it ended is not known from this."""
 
 
 class _Whole(msgspec.Struct, array_like=True):
@@ -119,9 +121,9 @@ class GroupState:
                 self._end(aid, Ended(committed=True, vs=vs))
             case Done():
                 self.committing.pop(aid, None)
-            case Committed(calls=calls):
+            case Committed(calls=calls, is_read_only=is_read_only):
                 self._install(aid, calls, vs)
-                self._end(aid, Ended(committed=True, vs=vs))
+                self._end(aid, Ended(committed=True, vs=vs, is_read_only=is_read_only))
             case Aborted(reason=reason):
                 self.transactions.pop(aid, None)
                 self._end(aid, Ended(committed=False, vs=vs, reason=reason))
@@ -149,8 +151,14 @@ class GroupState:
                 else:
                     self.objects[write.name] = Version(write.value, vs)
 
+    def decision(self, aid: Aid) -> Ended | None:
+        """Give how a transaction ended everywhere, if that is known here."""
+        ended = self.ended.get(aid)
+        return None if ended is None or ended.is_read_only else ended
+
     def _end(self, aid: Aid, ended: Ended) -> None:
-        self.ended.setdefault(aid, ended)
+        if self.decision(aid) is None:
+            self.ended[aid] = ended
         if len(self.ended) > self._ended_max:
             oldest = next(each for each in self.ended if each not in self.committing)
             del self.ended[oldest]

@@ -40,7 +40,7 @@ from coterie.vsr.courier import Courier
 from coterie.vsr.deadlocks import Deadlocks
 from coterie.vsr.events import Aborted, Committed, encode_event
 from coterie.vsr.gstate import GroupState
-from coterie.vsr.psets import compatible, of_group, vs_max
+from coterie.vsr.psets import compatible, of_group, participants, vs_max
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -206,7 +206,8 @@ class Server:
             case End():
                 self.coordinator.on_end(sender, message)
             case Prepare():
-                self._on_prepare(sender, message)
+                if self.group in participants(message.pset):
+                    self._on_prepare(sender, message)
             case Commit():
                 self._on_commit(sender, message)
 
@@ -240,6 +241,8 @@ class Server:
 
     def _on_prepare(self, sender: Member, message: Prepare) -> None:
         aid = message.aid
+        if vs_max(message.pset, self.group).view > self.cohort.cur_viewid:
+            return  # This primary has been replaced, and knows nothing of these calls.
         transaction = self.state.transactions.get(aid)
         ended = self.state.ended.get(aid)
         if transaction is None:
@@ -279,7 +282,8 @@ class Server:
         def vote() -> None:
             self.calls.release_reads(aid)
             if is_read_only and aid in self.state.transactions:
-                self.add(Committed(aid, of_group(message.pset, self.group)))
+                calls = of_group(message.pset, self.group)
+                self.add(Committed(aid, calls, is_read_only=True))
                 self.forget(aid)
             self.send(sender, message.actor, Prepared(self.group, aid, is_read_only))
 
@@ -328,7 +332,7 @@ class Server:
         if self.cohort.is_primary and message.aid.group == self.group:
             self.coordinator.on_query(sender, message)
             return
-        ended = self.state.ended.get(message.aid)
+        ended = self.state.decision(message.aid)
         if ended is not None and self.cohort.knows_forced(ended.vs):
             answer = answer_to(self, message, ended)
             if answer is not None:
