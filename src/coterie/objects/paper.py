@@ -14,7 +14,8 @@ open are settled here.
   every request a newcomer may make (`state_requests`; by default the empty one). The newcomer
   hears `state_transfer_callback`, and what it then asks for by `request_state` is answered from
   what has arrived, all of it of the same moment. It must say `state_transfer_done` before its
-  callback returns.
+  callback returns. All portions travel, asked for or not: a donor cannot know whether what a
+  newcomer would keep instead belongs to the same history (an operator may have accepted a loss).
 - *Roll back* has no callback in the paper. In the optimistic mode each replica keeps a twin of the
   object, made by calling its class, which is given only what has become authoritative. A roll-back
   is, to the object, a state transfer from its twin, followed by the messages that are still good.
@@ -250,6 +251,9 @@ class ObjectReplica:
         self._position = self._settled = position
         self._suffix.clear()
         self._twin = None
+
+    def finish_turn(self) -> None:
+        """What the object multicast has been proposed already."""
 
     # ---- helpers
 

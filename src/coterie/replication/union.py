@@ -137,9 +137,10 @@ class UnionViews(FormingViews[Gathering]):
 
     def _begin_forming(self, counted: list[Member]) -> None:
         """The union of all that the members hold is the initial history."""
-        del counted
+        latest = max(self._credentials[member].version.view for member in counted)
+        self._initial = Version(latest, 0)
         holds = {member: dict(each.holds) for member, each in self._credentials.items()}
-        for member in self._beyond_help():
+        for member in self._beyond_help(counted):
             del holds[member]
         for vector in holds.values():
             add(self._target, vector.items())
@@ -149,27 +150,29 @@ class UnionViews(FormingViews[Gathering]):
             return
         self._start_transfer(Gathering(holds, ours, self._target, self._view.rank(self.me)))
 
-    def _beyond_help(self) -> list[Member]:
+    def _beyond_help(self, counted: list[Member]) -> list[Member]:
         """Find members with a state that has in it what nobody else can give any more.
 
-        That can be only where an operator has accepted a loss since they last were there. They
-        give up what they hold, and take over a state.
+        That can be only where an operator has accepted a loss since they last were there, or at a
+        zombie. They give up what they hold, and take over a state.
         """
-        latest = max(each.version.view for each in self._credentials.values())
         known: Vector = {}
-        for each in self._credentials.values():
-            if each.version.view == latest:
-                add(known, each.holds)
+        sure = [
+            member
+            for member in counted
+            if self._credentials[member].version.view == self._initial.view
+        ]
+        for member in sure:
+            add(known, self._credentials[member].holds)
         return [
             member
             for member, each in self._credentials.items()
-            if each.version.view != latest and not covers(known, dict(each.forgot))
+            if member not in sure and not covers(known, dict(each.forgot))
         ]
 
     def _accept(self) -> None:
         log = self.log
-        latest = max(credentials.version.view for credentials in self._credentials.values())
-        self._initial = log.version = Version(latest, log.end)
+        self._initial = log.version = Version(self._initial.view, log.end)
         super()._accept()
         tail, self._tail = self._tail, []
         self._take(tail)
@@ -274,12 +277,11 @@ class UnionViews(FormingViews[Gathering]):
             runs = split(runs, self._authoritative)
         position = log.end if offer is None else offer.position
         position += sum(len(run.payloads) for run in runs)
-        latest = max(credentials.version.view for credentials in self._credentials.values())
         self._report(
             HistoryAdopted,
             view=self._view.id,
             source=transfer.source,
-            version=Version(latest, position),
+            version=Version(self._initial.view, position),
             kept=(log.end if offer is None else log.settled) if transfer.keeps_own else 0,
             restored=0 if offer is None else offer.position,
         )
