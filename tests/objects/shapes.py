@@ -15,6 +15,7 @@ from zlib import crc32
 from coterie.objects import now, query, update
 
 LIMIT = 10
+SHELF: list[str] = []
 
 
 class Refusal(Exception):

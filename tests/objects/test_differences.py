@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http
+import operator
 import os
 import os.path
 import pathlib
@@ -10,11 +12,24 @@ import threading
 import time as clock
 import types
 from collections import deque
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 import pytest
+from tests.objects import shapes
 
 from coterie.objects import NotReplicable, define, now, query, update
+
+
+class Shelf:
+    items: ClassVar[dict[str, int]] = {}
+    first: ClassVar[int] = 0
+
+    @staticmethod
+    def add(one: int, two: int) -> int:
+        return one + two
+
 
 CACHE: dict[str, int] = {}
 LOG: list[str] = []
@@ -101,6 +116,12 @@ class Refused:
     def change_module(self) -> None:
         clock.here = 1  # type: ignore[attr-defined]
 
+    def change_module_list(self) -> None:
+        shapes.SHELF.append("x")
+
+    def change_class_item(self, key: str) -> None:
+        Shelf.items[key] = 1
+
     def set_loop(self) -> None:
         for tag in self.tags:
             self.names.append(tag)
@@ -150,6 +171,8 @@ REFUSED = {
     "change_global_list": "it changes LOG: what",
     "change_class": "it changes Refused: what",
     "change_module": "it changes clock: what",
+    "change_module_list": "it changes shapes: what",
+    "change_class_item": "it changes Shelf: what",
     "set_loop": r"the order of the set self\.tags differs .*: use sorted\(self\.tags\)",
     "set_list": r"the order of the set self\.tags",
     "set_list_comprehension": r"the order of the set self\.fixed",
@@ -232,6 +255,13 @@ class Taken:
     def error(self) -> None:
         raise threading.BrokenBarrierError
 
+    def status(self) -> int:
+        return http.HTTPStatus.OK
+
+    def functions_called_like_changes(self, amounts: list[int]) -> int:
+        self.names[Shelf.first] = str(Shelf.first)
+        return reduce(operator.add, amounts) + Shelf.add(1, 2)
+
     def time_of_the_group(self) -> int:
         return now()
 
@@ -297,9 +327,18 @@ def test_a_query_that_changes_something_is_refused(name: str, message: str) -> N
         define(class_with(Asking, name, query))
 
 
+@dataclass(frozen=True)
+class Money:
+    cents: int = 0
+
+    def add(self, other: Money) -> Money:
+        return Money(self.cents + other.cents)
+
+
 class AskingOnly:
     """Uses what is called like a change, and is none."""
 
+    balance: Money = Money()
     names: list[str] = []  # noqa: RUF012
     by_name: dict[str, list[str]] = {}  # noqa: RUF012
     update: int = 0
@@ -308,6 +347,9 @@ class AskingOnly:
         found = self.names.copy()
         found.append("x")
         return sorted([*found, *self.by_name.get("x", [])])
+
+    def adds(self) -> Money:
+        return self.balance.add(Money(3))
 
     def compares(self) -> bool:
         return len(self.names) < self.update
@@ -319,6 +361,25 @@ class AskingOnly:
         return counts
 
 
-@pytest.mark.parametrize("name", ["copies", "compares", "item_of_a_local"])
+@pytest.mark.parametrize("name", ["copies", "adds", "compares", "item_of_a_local"])
 def test_a_query_that_only_looks_like_it_is_taken(name: str) -> None:
     define(class_with(AskingOnly, name, query))
+
+
+def test_chance_from_numpy_is_found() -> None:
+    numpy = pytest.importorskip("numpy")
+
+    class Draws:
+        @update
+        def go(self) -> float:
+            return float(numpy.random.rand())
+
+    with pytest.raises(NotReplicable, match=r"numpy\.random\.rand: use coterie\.objects\.random"):
+        define(Draws)
+
+    class Adds:
+        @update
+        def go(self, amounts: list[int]) -> int:
+            return int(numpy.add(*amounts[:2]))
+
+    define(Adds)

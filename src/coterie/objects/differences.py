@@ -15,6 +15,7 @@ expressions, are left alone.
 
 from __future__ import annotations
 
+import enum
 import types
 from collections import deque
 from typing import TYPE_CHECKING
@@ -48,7 +49,7 @@ _DIFFERS: dict[str, dict[str, str]] = {
         ),
         _CHANCE,
     ),
-    "numpy": {"random": _CHANCE},
+    "numpy.random": {"*": _CHANCE},
     "secrets": {"*": _CHANCE},
     "uuid": dict.fromkeys(("uuid1", "uuid4", "uuid6", "uuid7", "getnode"), _IDS),
     "os": {
@@ -148,16 +149,16 @@ def _calls(function: types.FunctionType) -> Iterator[str]:
 
 def _advice(value: object, path: str) -> str | None:
     if isinstance(value, types.ModuleType):
-        top, _, name = value.__name__.partition(".")
-        return _DIFFERS.get(top, {}).get(name) if name else None
+        return None
     module: object = getattr(value, "__module__", None)
     owner: object = getattr(value, "__self__", None)
     if not isinstance(module, str):
         # A method of a built-in type, or of the hidden generator behind the module `random`.
         module = (owner if isinstance(owner, type) else type(owner)).__module__
-    module = _ALIASES.get(module, module).partition(".")[0]
-    names = _DIFFERS.get(module, {})
-    if "*" in names and isinstance(value, type) and issubclass(value, BaseException):
+    parts = _ALIASES.get(module, module).split(".")
+    names = _DIFFERS.get(parts[0]) or _DIFFERS.get(".".join(parts[:2]), {})
+    kind = value if isinstance(value, type) else type(value)
+    if "*" in names and issubclass(kind, BaseException | enum.Enum):
         return None
     name = getattr(value, "__name__", path.rpartition(".")[2])
     return names.get(name) or names.get("*")
@@ -173,14 +174,21 @@ def _changes_outside(function: types.FunctionType) -> Iterator[str]:
             if step.opname in {"STORE_GLOBAL", "DELETE_GLOBAL"}:
                 yield f"it sets the global {step.argval}: {_NOT_REPLICATED}"
             elif step.opname == "LOAD_GLOBAL":
-                name = str(step.argval)
-                value = bytecode.global_value(function, name)
-                if _is_outside(value) and bytecode.is_changed_in_place(found, index + 1):
-                    yield f"it changes {name}: {_NOT_REPLICATED}"
+                value = bytecode.global_value(function, str(step.argval))
+                if _is_changed(value, found, index + 1):
+                    yield f"it changes {step.argval}: {_NOT_REPLICATED}"
 
 
-def _is_outside(value: object) -> bool:
-    return isinstance(value, (*_CONTAINERS, type, types.ModuleType))
+def _is_changed(value: object, found: Sequence[dis.Instruction], index: int) -> bool:
+    """Whether a class, a module, or a container in one, is changed from step *index* on."""
+    while isinstance(value, type | types.ModuleType):
+        step = found[index]
+        if not bytecode.loads_attribute(step):
+            is_stored = step.opname in {"STORE_ATTR", "DELETE_ATTR", "COPY"}
+            return is_stored and bytecode.is_changed_in_place(found, index)
+        value = getattr(value, str(step.argval), None)
+        index += 1
+    return isinstance(value, _CONTAINERS) and bytecode.is_changed_in_place(found, index)
 
 
 # ---- the order of sets

@@ -271,13 +271,14 @@ def _check_code(
     cls: type, methods: Mapping[str, Method], fields: Sequence[Field], *, own_state: bool
 ) -> None:
     names = {field.name for field in fields}
+    mutable = {field.name for field in fields if not field.is_immutable}
     sets = {field.name for field in fields if _is_set(field.type)}
     for method in methods.values():
         function = _plain(cls, method.name)
         if function is None:
             continue
         if method.kind is Kind.QUERY:
-            _check_query(method, function, methods, names)
+            _check_query(method, function, methods, names, mutable)
         else:
             arguments = {each.name for each in method.arguments if _is_set(each.type)}
             _check_update(cls, str(method), function, sets, arguments)
@@ -318,13 +319,17 @@ def _check_declared(cls: type, where: str, function: types.FunctionType, fields:
 
 
 def _check_query(
-    method: Method, function: types.FunctionType, methods: Mapping[str, Method], fields: set[str]
+    method: Method,
+    function: types.FunctionType,
+    methods: Mapping[str, Method],
+    fields: set[str],
+    mutable: set[str],
 ) -> None:
     changed = bytecode.attributes_stored(function) & fields
     changed |= bytecode.attributes_set(function)
     if changed:
         raise NotReplicable(f"{method} is a query, but sets {min(changed)!r}: make it an update")
-    changed = bytecode.fields_changed_in_place(function, fields)
+    changed = bytecode.fields_changed_in_place(function, mutable)
     if changed:
         raise NotReplicable(
             f"{method} is a query, but changes what is in {min(changed)!r}: make it an update"
