@@ -29,6 +29,8 @@ from coterie.checking.linearizability import Linearizable
 
 KINDS = ("kill the orderer", "kill another", "kill two", "pause", "restart", "kill all")
 WEIGHTS = (5, 3, 2, 4, 2, 1)
+PATIENCE = 60.0
+"""How long the group may be away; all of it may have to be started again on a busy machine."""
 
 
 @dataclass
@@ -60,13 +62,12 @@ class Findings:
         return problems
 
     def measure(self) -> None:
-        """Find the gap that each fault made."""
+        """Find the gap that each fault made: the one it fell into, or the longest after it."""
         done = self.notes.done_at
-        ends = [fault.at for fault in self.faults[1:]] + [done[-1] if done else 0.0]
-        for fault, end in zip(self.faults, ends, strict=True):
-            before = max((at for at in done if at <= fault.at), default=fault.at)
-            during = [before, *(at for at in done if fault.at < at <= end)]
-            fault.gap = max((b - a for a, b in pairwise(during)), default=0.0)
+        for fault, following in zip(self.faults, [*self.faults[1:], None], strict=True):
+            end = following.at if following is not None else float("inf")
+            gaps = [b - a for a, b in pairwise(done) if fault.at < b and a < end]
+            fault.gap = max(gaps, default=0.0)
 
     def report(self) -> str:
         """Tell it to people."""
@@ -115,10 +116,22 @@ class Chaos:
                 fault.ids = self._do(kind)
                 findings.faults.append(fault)
                 await asyncio.sleep(self._pause * random.uniform(0.5, 1.5))
+                if not await self._serves_again(load):
+                    load.notes.violations.append(f"no service {PATIENCE:.0f} s after: {fault}")
+                    break
             await asyncio.gather(*self._resuming)
         await load.check_end()
         findings.measure()
         return findings
+
+    async def _serves_again(self, load: Load) -> bool:
+        """Wait for the service before the next fault, so that each answers for its own gap."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await load.until(len(load.notes.done_at) + 1)
+        except TimeoutError:
+            return False
+        return True
 
     def _do(self, kind: str) -> list[str]:
         served = self._served
@@ -172,6 +185,7 @@ def main() -> int:
     parser.add_argument("--replicas", type=int, default=5)
     parser.add_argument("--pause", type=float, default=3.0, help="between two faults, on average")
     parser.add_argument("--sync", choices=("none", "interval", "turn"), default="none")
+    parser.add_argument("--verbose", action="store_true", help="tell of every fault")
     args = parser.parse_args()
     findings = asyncio.run(
         run(
@@ -182,6 +196,9 @@ def main() -> int:
             sync=args.sync,
         )
     )
+    begun = findings.faults[0].at
+    for fault in findings.faults if args.verbose else ():
+        print(f"{fault.at - begun:7.2f} s  {fault.kind} ({' '.join(fault.ids)}): {fault.gap:.2f} s")
     print(findings.report())
     return 1 if findings.problems() else 0
 

@@ -76,5 +76,8 @@ def test_gaps_are_measured_from_fault_to_fault() -> None:
     faults = [chaos.Fault(1.2, "pause", ["a"]), chaos.Fault(1.7, "kill all", [])]
     findings = chaos.Findings(notes, faults)
     findings.measure()
-    assert [round(fault.gap, 1) for fault in faults] == [0.4, 2.4]
+    assert [round(fault.gap, 1) for fault in faults] == [2.4, 2.4]
+    faults[1].at = 4.05
+    findings.measure()
+    assert [round(fault.gap, 1) for fault in faults] == [2.4, 0.1]
     assert "longest gap in service: 2.40 s" in findings.report()

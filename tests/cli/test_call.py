@@ -1,0 +1,142 @@
+"""`coterie call`: what is typed becomes arguments, and every ending has its exit status."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+import pytest
+
+from coterie.cli import call, exits
+from coterie.cli import main as cli
+from coterie.cli.call import signature, understand
+from coterie.cli.errors import UsageError
+from coterie.client import MethodFailed, MethodReport, NotDone, NotWelcome, OutcomeUnknown
+from coterie.kernel.engine import Standing
+from coterie.kernel.views import NO_VIEW, Viewstamp
+from coterie.objects import define, update
+from coterie.service.describe import describe_methods
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Shop:
+    """Has parameters of many kinds."""
+
+    sold: int = 0
+
+    @update
+    def sell(self, item: str, pieces: int, tags: list[str], note: str | None = None) -> int:
+        """Sell something."""
+        self.sold += pieces + len(item) + len(tags) + len(note or "")
+        return self.sold
+
+    @update
+    def close(self) -> None:
+        self.sold = 0
+
+
+SELL, CLOSE = sorted(describe_methods(define(Shop)), key=lambda each: each.name != "sell")
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["tea", "3", "[]"], ["tea", 3, []]),
+        (["12", "3", '["a", "b"]'], ["12", 3, ["a", "b"]]),  # a text may look like a number
+        (['"12"', "3", "[]"], ["12", 3, []]),  # and may be JSON
+        (["true", "-3", "[]", "null"], ["true", -3, [], None]),
+        (["tea", "three", "[]", "a note"], ["tea", "three", [], "a note"]),  # the group refuses it
+    ],
+)
+def test_words_become_values(words: list[str], values: list[object]) -> None:
+    assert understand(SELL, words) == values
+
+
+@pytest.mark.parametrize("words", [[], ["tea", "3"], ["tea", "3", "[]", "x", "y"]])
+def test_too_few_or_too_many_show_the_signature(words: list[str]) -> None:
+    with pytest.raises(UsageError) as refusal:
+        understand(SELL, words)
+    assert str(refusal.value) == f"{len(words)} arguments do not fit: {signature(SELL)}"
+
+
+def test_a_signature_reads_like_python() -> None:
+    assert signature(SELL) == (
+        "sell(item: str, pieces: int, tags: list[str], note: str | None = None) -> int"
+    )
+    assert signature(CLOSE) == "close() -> None"
+    assert isinstance(CLOSE, MethodReport)
+
+
+STAMP = Viewstamp(NO_VIEW, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "sentence"),
+    [
+        (MethodFailed("SoldOut", "tea", STAMP, Standing.AUTHORITATIVE), 4, "failed: SoldOut: tea"),
+        (OutcomeUnknown("no answer"), 3, "unknown: no answer"),
+        (NotDone("nobody there"), 1, "not done: nobody there"),
+        (NotWelcome("group", "another group"), 2, "another group"),
+    ],
+)
+def test_every_ending_has_its_status(
+    error: Exception,
+    status: int,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def fail(_args: argparse.Namespace, _target: object) -> int:
+        raise error
+
+    monkeypatch.setattr(call, "_call", fail)
+    words = ["call", "shop", "sell", "--address", "127.0.0.1:1"]
+    assert cli.main(words) == status
+    assert capsys.readouterr().err == f"coterie: {sentence}\n"
+    assert str(status) in exits.TABLE
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["call", "shop"], "no group 'shop' was served on this machine; there is none yet"),
+        (["call", "../shop"], "'../shop' is no name"),
+        (["call", "shop", "--deadline=0"], "--deadline 0 leaves no time"),
+        (["call", "shop", "--deadline=nan"], "--deadline nan leaves no time"),
+        (["call", "shop", "--level=strong"], "has no --level 'strong' (choose from dirty, weak"),
+        (["call", "shop", "--address=nowhere"], "'nowhere' is no address"),
+        (["call", "shop", "--config=gone.toml"], "gone.toml cannot be read: No such file"),
+        (["status", "shop", "--deadline=-1"], "--deadline -1 leaves no time"),
+        (["status", "shop"], "no group 'shop' was served"),
+        (["stop", "shop"], "no group 'shop' was served"),
+        (["recover", "shop", "--from=a"], "no group 'shop' was served"),
+        (["recover", "shop"], "the following arguments are required: --from"),
+        (["serve"], "say what to serve: MODULE:CLASS, or --name of a group that was served"),
+        (["serve", "--name=shop"], "there is no group 'shop' yet, so say what it is"),
+        (["serve", "shop:Shop"], "there is no module 'shop', neither in"),
+        (["serve", "coterie.ready:Counter", "--name=.."], "'..' is no name"),
+        (["serve", "coterie.ready:Counter", "--replicas=0"], "has 1 to 26 replicas, not 0"),
+        (["serve", "coterie.ready:Counter", "--stack=VSYNC"], "keeps no history; take SAFE"),
+        (["serve", "coterie.ready:Counter", "--sync=daily"], "has no --sync 'daily'"),
+        (["replica", "--id=a"], "the following arguments are required: --config"),
+        (["replica", "--config=gone.toml", "--id=a"], "gone.toml cannot be read: No such file"),
+        (["completion", "tcsh"], "has no  'tcsh' (choose from bash, fish, zsh)"),
+    ],
+)
+def test_misuse_ends_in_one_sentence(
+    words: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("coterie: ")
+    assert err.count("\n") == 1
+    assert sentence in err
