@@ -19,6 +19,7 @@ from tests.replication.stories import (
 
 from coterie.kernel.clock import milliseconds, seconds
 from coterie.kernel.errors import StackError
+from coterie.membership.messages import Data, Repair, VsyncMessage
 from coterie.simulation import Group
 from coterie.stacks import expand, parse_stack
 
@@ -165,3 +166,33 @@ def test_what_an_operator_gave_up_comes_back_with_who_has_it_if_that_can_be(
     write(group, "b", 2)
     assert everywhere(group) == {left + 2}
     group.check()
+
+
+def test_what_a_learner_had_to_drop_is_not_settled_by_fetching_it() -> None:
+    """It must hold it to accept the view; that others do is another matter."""
+    group, network = group_on_script("PVSYNC", "abcde", backlog_bytes=300)
+    group.partition("c", "abde")
+    group.run(seconds(2))
+    write(group, "a", 10)
+    network.lose(direct(*GIVEN, to="c"))
+    group.heal()
+    group.run(seconds(1))
+    assert is_learning(group, "c")
+
+    def to_the_others(source: str, destination: str, message: VsyncMessage) -> bool:
+        return source in "ac" and destination in "bde" and isinstance(message, Data | Repair)
+
+    network.lose(to_the_others)
+    group["a"].propose(b"x" * 400)
+    group.run(milliseconds(20))
+    assert not engine(group, "c")._tail  # type: ignore[attr-defined]
+    network.lose_no_more()
+    network.lose(to_the_others)
+    group.simulation.run_until(lambda: not is_learning(group, "c"), within=seconds(2))
+    assert held(group, "c") == 11
+    assert held(group, "b") == 10
+    group.run(milliseconds(20))
+    assert settled(group, "c") == 10
+    network.lose_no_more()
+    come_together(group)
+    assert everywhere(group) == {11}

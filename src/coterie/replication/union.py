@@ -75,8 +75,11 @@ class UnionViews(FormingViews[Gathering]):
 
     def _begin_view(self) -> None:
         super()._begin_view()
+        self._union: Vector = {}
+        """The initial history."""
         self._target: Vector = {}
-        """What this member must hold before it accepts."""
+        """What this member must hold before it accepts: that, and what it could not keep since."""
+        self._corrected: dict[Member, Credentials] = {}
         self._early: list[Member] = []
         """Whose acceptance came before we had decided: nothing orders the two."""
         self._tail: list[Run] = []
@@ -122,8 +125,19 @@ class UnionViews(FormingViews[Gathering]):
             list(log.forgotten.items()),
         )
 
+    def _on_credentials(self, sender: Member, message: Credentials) -> None:
+        if self._phase is Phase.GATHERING and sender in self._credentials:
+            # An operator spoke. Nobody knows what others have seen of it when they decide, so all
+            # decide without; it is for a view that turns out to be a minority.
+            self._corrected[sender] = message
+        else:
+            super()._on_credentials(sender, message)
+
     def _decide(self) -> None:
         super()._decide()
+        corrected, self._corrected = self._corrected, {}
+        for sender, message in corrected.items():
+            self._on_credentials(sender, message)
         if self._phase is Phase.FORMING:
             early, self._early = self._early, []
             for sender in early:
@@ -143,7 +157,8 @@ class UnionViews(FormingViews[Gathering]):
         for member in self._beyond_help(counted):
             del holds[member]
         for vector in holds.values():
-            add(self._target, vector.items())
+            add(self._union, vector.items())
+        add(self._target, self._union.items())
         ours = holds.pop(self.me, None)
         if ours is not None and covers(ours, self._target):
             self._accept()
@@ -181,7 +196,7 @@ class UnionViews(FormingViews[Gathering]):
         log = self.log
         log.version = Version(self._view.id, log.end)
         self._report_confirmed()
-        add(self._authoritative, self._target.items())
+        add(self._authoritative, self._union.items())
         self._tell_status()
         self._settle_what_is_covered()
 
