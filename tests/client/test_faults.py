@@ -207,6 +207,17 @@ def test_a_bad_replica_is_left_for_a_good_one_within_the_deadline(kind: str) -> 
     run(story)
 
 
+def test_a_request_makes_the_round_of_all_replicas() -> None:
+    async def story() -> None:
+        fakes = [FakeReplica(name) for name in "abcd"]
+        for fake in fakes[:3]:
+            fake.on_ask = FakeReplica.refuse_updates
+        async with serving(*fakes), connect(fakes[0]) as counter:
+            assert await counter.add(1) == 1
+
+    run(story)
+
+
 def test_a_busy_replica_is_not_asked_everything_twice() -> None:
     """All answers are slower than `hedge_after`, but they keep coming."""
 

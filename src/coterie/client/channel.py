@@ -143,6 +143,8 @@ class Channel(asyncio.Protocol):
         self.read_at = 0.0
         self.answered_at = 0.0
         """When the replica last gave an answer that was no refusal."""
+        self.chosen_at = 0.0
+        """When a request last came here because it had no luck elsewhere."""
         self.is_let_go = False
         """Whether we have closed it ourselves, without blame."""
         self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

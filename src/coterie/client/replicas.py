@@ -136,11 +136,15 @@ class Replicas:
             return home
         ready = self.ready()
         others = [channel for channel in ready if channel is not last] or ready
-        return min(
+        chosen = min(
             others,
-            key=lambda each: (each.is_suspect, not each.is_primary, each is not home),
+            key=lambda each: (each.is_suspect, not each.is_primary, each.chosen_at),
             default=None,
         )
+        if chosen is not None:
+            # So that a request that is refused everywhere makes the round of all replicas.
+            chosen.chosen_at = self._loop.time()
+        return chosen
 
     def suspect(self, channel: Channel) -> None:
         """A replica does not answer, or cannot: prefer another, and seek one if there is none."""

@@ -206,6 +206,7 @@ class QueryRequest(TokenRequest):
             return
         viewstamp = outcome.viewstamp
         if self.not_before is not None and viewstamp < self.not_before:
+            self.refusals += 1
             reason = f"the state at {channel.replica} ({viewstamp}) is older than asked for"
             self.client.try_later(self, channel, reason)
         else:
