@@ -93,7 +93,6 @@ class _Guesses(Coordinator):
         if message.aid not in self._state.ended and message.aid not in self._active:
             self._abort(message.aid, (), "guessed")
             answer = answer_to(self._server, message, self._state.ended[message.aid])
-            assert answer is not None
             self._server.send(sender, message.actor, answer)
             return
         super().on_query(sender, message)

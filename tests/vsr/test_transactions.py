@@ -349,6 +349,19 @@ def test_a_call_to_an_unknown_group_does_not_run() -> None:
     world.settle()
 
 
+def test_a_call_that_is_too_large_does_not_run() -> None:
+    world = BankWorld(settings=VsrSettings(call_bytes_max=100, event_bytes_max=250))
+    story = world.story()
+    answer = story.call(EU, "balance", "a" * 200)
+    assert answer == "arguments of 203 bytes are over the limit of 100"
+    other = world.story()
+    answer = other.call(EU, "balance", *"abcdefghijklmnopqrstuvwxyz")
+    assert isinstance(answer, str)
+    assert answer.endswith("bytes (event_bytes_max)")
+    assert not is_committed(other.commit())
+    world.settle()
+
+
 def test_an_unknown_method_is_an_answer() -> None:
     world = BankWorld()
     assert world.story().call(EU, "rob") == "there is no method 'rob'"

@@ -240,7 +240,7 @@ def run_bank(
         groups=spread(options.groups, options.replicas),
         clients=tuple(_CLIENTS),
         executor=Bank,
-        settings=VsrSettings(log_bytes=random.choice([2000, 1 << 20])),
+        settings=VsrSettings(log_bytes=random.choice([2000, 1 << 20]), digest_interval=25),
         is_durable=options.durable,
         cohort_kind=cohort_kind,
         server_kind=server_kind,

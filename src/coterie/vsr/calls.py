@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from coterie.vsr.calling import CallRefused, Reply, WaitsFor
 from coterie.vsr.courier import UnknownGroup
-from coterie.vsr.events import CallsGivenUp, CompletedCall
+from coterie.vsr.events import CallsGivenUp, CompletedCall, encode_event
 from coterie.vsr.executor import Completion
 from coterie.vsr.gstate import Transaction
 from coterie.vsr.locks import Locks, Mode
@@ -100,6 +100,8 @@ class Calls:
     def _why_not(self, message: Call) -> str:
         if len(self._running) >= self._server.settings.calls_max:
             return "too many calls are in progress here (calls_max)"
+        if len(self._state.transactions) >= self._server.settings.transactions_max:
+            return "too many transactions are in progress here (transactions_max)"
         buffer = self._server.cohort.buffer
         if buffer is None or buffer.is_full:
             return "too much waits for the backups here (buffer_bytes_max)"
@@ -168,18 +170,22 @@ class Calls:
 
     def _complete(self, running: RunningCall, completion: Completion) -> None:
         message = running.message
-        del self._running[running.aid, message.call]
-        self._server.add(
-            CompletedCall(
-                running.aid,
-                message.call,
-                running.reads,
-                [] if completion.is_failure else running.writes,
-                completion.result,
-                completion.is_failure,
-                self.pset_of(running),
-            )
+        event = CompletedCall(
+            running.aid,
+            message.call,
+            running.reads,
+            [] if completion.is_failure else running.writes,
+            completion.result,
+            completion.is_failure,
+            self.pset_of(running),
         )
+        size = len(encode_event(event))
+        if size > self._server.settings.event_bytes_max:
+            reason = f"its reads, writes and result take {size} bytes (event_bytes_max)"
+            self._give_back(running, reason)
+            return
+        del self._running[running.aid, message.call]
+        self._server.add(event)
         self._server.touch(running.aid)
         kept = self._state.transactions[running.aid].calls[message.call]
         self._reply(running.caller, message.actor, kept)

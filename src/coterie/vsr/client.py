@@ -105,8 +105,9 @@ class ClientTransaction:
         After a call that did not run the transaction can only be aborted.
         """
         self._check()
-        if not self.client.courier.knows(group):
-            self._failed = NotRun(f"there is no group {group!r}")
+        refusal = self._why_not(group, arguments)
+        if refusal:
+            self._failed = NotRun(refusal)
             then(self._failed)
             return
 
@@ -121,6 +122,14 @@ class ClientTransaction:
             self.remote.call(group, method, arguments, note)
 
         self._when_begun(make)
+
+    def _why_not(self, group: str, arguments: bytes) -> str:
+        if not self.client.courier.knows(group):
+            return f"there is no group {group!r}"
+        size_max = self.client.settings.call_bytes_max
+        if len(arguments) > size_max:
+            return f"arguments of {len(arguments)} bytes are over the limit of {size_max}"
+        return ""
 
     def commit(self, then: Callable[[Outcome], None]) -> None:
         """Commit, if all calls ran; else abort."""

@@ -18,7 +18,7 @@ from coterie.vsr.psets import Aid, of_group, participants
 
 if TYPE_CHECKING:
     from coterie.kernel.clock import Instant
-    from coterie.kernel.views import Member, ViewId
+    from coterie.kernel.views import Member, ViewId, Viewstamp
     from coterie.vsr.calling import Begin, CommitDone, End, Prepared, Query, Refused, StillHere
     from coterie.vsr.gstate import Ended
     from coterie.vsr.psets import Pset
@@ -280,19 +280,18 @@ class Coordinator:
             self._abort(aid, (), _FORGOTTEN)
         ended = self._state.ended[aid]
         answer = answer_to(self._server, message, ended)
-        if answer is not None:
-            self._server.cohort.force_to(
-                ended.vs, lambda: self._server.send(sender, message.actor, answer)
-            )
+        self._server.cohort.force_to(
+            ended.vs, lambda: self._server.send(sender, message.actor, answer)
+        )
 
 
-def answer_to(server: Server, message: Query, ended: Ended) -> Answer | None:
-    """Give the answer to a query about a transaction that ended; None if it is not known whole."""
+def answer_to(server: Server, message: Query, ended: Ended) -> Answer:
+    """Give the answer to a query about a transaction that ended."""
     aid = message.aid
-    if not ended.committed:
-        return Answer(server.group, aid, committed=False, calls=(), reason=ended.reason)
-    # Once all participants have confirmed, nobody asks any more but by old messages.
+    calls: tuple[Viewstamp, ...] = ()
+    # Who is not named among those who must install something, or asks when all of them have done
+    # so, has only calls that the transaction gave up.
     for part in server.state.committing.get(aid, ()):
         if part.group == message.actor:
-            return Answer(server.group, aid, committed=True, calls=part.calls, reason="")
-    return None
+            calls = part.calls
+    return Answer(server.group, aid, ended.committed, calls, ended.reason)

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from coterie.vsr.settings import VsrSettings
 
 _SWEEP = "vsr sweep"
-_DIGEST_EVERY = 50
 
 
 class Server:
@@ -99,7 +98,7 @@ class Server:
         for number, event in enumerate(events, first):
             at = Viewstamp(known.view, number)
             self.state.perform(at, [event])
-            if number % _DIGEST_EVERY == 0:
+            if self.settings.digest_interval and number % self.settings.digest_interval == 0:
                 digest = blake2b(self.state.encode(), digest_size=16).digest()
                 self.cohort.report(StateAt, known=at, digest=digest)
 
@@ -298,15 +297,13 @@ class Server:
 
     def _on_commit(self, sender: Member, message: Commit) -> None:
         aid = message.aid
-        done = CommitDone(self.group, aid)
         if aid in self.state.transactions:
             self._install(message)
         ended = self.state.ended.get(aid)
-        if ended is None:
-            # It was prepared here, and so it was committed and forgotten since.
-            self.send(sender, message.actor, done)
-            return
-        assert ended.committed, "what is prepared is aborted by nobody but its coordinator"
+        # If nothing is known of it, it was committed and forgotten since: it was prepared here.
+        assert ended is None or ended.committed, "only its coordinator aborts what is prepared"
+        done = CommitDone(self.group, aid)
+        # Also in that case: a primary that was replaced knows nothing of what its successor did.
         self.cohort.force_to(self.cohort.log.last, lambda: self.send(sender, message.actor, done))
 
     def _install(self, message: Commit | Answer) -> None:
@@ -335,8 +332,7 @@ class Server:
         ended = self.state.decision(message.aid)
         if ended is not None and self.cohort.knows_forced(ended.vs):
             answer = answer_to(self, message, ended)
-            if answer is not None:
-                self.send(sender, message.actor, answer)
+            self.send(sender, message.actor, answer)
 
     def _on_answer(self, message: Answer) -> None:
         if message.actor != message.aid.group:

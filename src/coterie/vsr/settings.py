@@ -67,6 +67,15 @@ class VsrSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How many ended transactions are remembered, for queries and late messages."""
     calls_max: int = 10_000
     """How many calls may run or wait at a primary; beyond it calls are refused."""
+    transactions_max: int = 100_000
+    """How many transactions may be in progress at a group; beyond it their calls are refused."""
+    event_bytes_max: int = 1 << 20
+    """The largest event: a call that reads or writes more is refused."""
+    call_bytes_max: int = 512 << 10
+    """The largest arguments of a call; larger ones are refused to the caller."""
+    digest_interval: int = 0
+    """At every so many events of a view the state's digest goes on record; 0: never, because it
+    takes time that grows with the state."""
 
 
 DEFAULT_VSR_SETTINGS = VsrSettings()
