@@ -64,10 +64,10 @@ def test_damage_is_a_finding_and_the_rest_is_read(
 ) -> None:
     folder = copytree(optimistic_journals, tmp_path / "journals")
     whole = rows_of(folder, "entries")
-    segment = max(folder.rglob("a/*/*.segment"), key=lambda path: path.stat().st_size)
-    data = bytearray(segment.read_bytes())
-    data[len(data) // 2] ^= 1
-    segment.write_bytes(data)
+    mine = [row for row in whole if row["replica"] == "a"]
+    lost = mine[len(mine) // 2]["payload"]
+    segment = next(path for path in folder.rglob("a/*/*.segment") if lost in path.read_bytes())
+    segment.write_bytes(segment.read_bytes().replace(lost, b"?" + lost[1:], 1))
     [finding] = rows_of(folder, "findings")
     assert finding["kind"] == "damaged"
     assert finding["replica"] == "a"

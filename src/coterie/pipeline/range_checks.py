@@ -110,7 +110,9 @@ class RangeFacts:
     def requests(self) -> Requests:
         """What the authoritative entries ask for."""
         if self._requests is None:
-            payloads = self.files.take(self.judgement.rows[self.chosen], ("payload",))["payload"]
+            # Where nobody was answered, nobody's request needs to be known.
+            chosen = self.chosen if self.task.replies else self.chosen[:0]
+            payloads = self.files.take(self.judgement.rows[chosen], ("payload",))["payload"]
             self._requests = requests_of(payloads.to_pylist())
         return self._requests
 

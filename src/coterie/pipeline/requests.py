@@ -53,8 +53,10 @@ _NOBODY = _Other(NO_SESSION, 0, 0, 0)
 def requests_of(payloads: Sequence[bytes]) -> Requests:
     """Read the payloads of entries."""
     size = len(payloads)
-    are_commands = any(_is_command(payload) for payload in payloads[:_TRIED])
-    commands = [_read(payload) for payload in payloads] if are_commands else [_NOBODY] * size
+    if not any(_is_command(payload) for payload in payloads[:_TRIED]):
+        nothing = np.zeros(size, np.int64)
+        return Requests(nothing - 1, nothing, nothing, nothing, are_commands=False)
+    commands = [_read(payload) for payload in payloads]
     first = np.fromiter((each.request for each in commands), np.int64, size)
     last = first.copy()
     for index, each in enumerate(commands):
@@ -65,7 +67,7 @@ def requests_of(payloads: Sequence[bytes]) -> Requests:
         first=first,
         last=last,
         asked_at=np.fromiter((each.asked_at for each in commands), np.int64, size),
-        are_commands=are_commands,
+        are_commands=True,
     )
 
 

@@ -39,6 +39,8 @@ _DICTIONARIES = [
     *("view.number", "view.proposer", "view.incarnation", "origin.id", "origin.incarnation"),
 ]
 """Columns with few different values; dictionaries for the others only cost time."""
+_MIXED = ("stamp", "fingerprint")
+"""Columns that look like chance, so that trying to compress them only costs time."""
 
 
 def seal(
@@ -148,11 +150,12 @@ class _Files:
         if writer is None:
             path = _draft_of(self._lake.path(name))
             path.parent.mkdir(parents=True, exist_ok=True)
+            is_large = table in POSITIONED
             writer = self._writers[name] = pq.ParquetWriter(
                 path,
                 JOURNAL_TABLES[table],
-                compression="zstd",
-                use_dictionary=_DICTIONARIES if table in POSITIONED else True,
+                compression=_compression(JOURNAL_TABLES[table]) if is_large else "zstd",
+                use_dictionary=_DICTIONARIES if is_large else True,
             )
         writer.write_batch(batch)
 
@@ -171,6 +174,16 @@ class _Files:
         for name, writer in self._writers.items():
             writer.close()
             _draft_of(self._lake.path(name)).unlink(missing_ok=True)
+
+
+def _compression(schema: pa.Schema) -> dict[str, str]:
+    """Say how each column is compressed."""
+    names = [
+        f"{field.name}.{part.name}" if pa.types.is_struct(field.type) else field.name
+        for field in schema
+        for part in (field.type if pa.types.is_struct(field.type) else [field])
+    ]
+    return dict.fromkeys(names, "zstd") | dict.fromkeys(_MIXED, "none")
 
 
 def _draft_of(path: Path) -> Path:
