@@ -40,8 +40,10 @@ class Fault:
     at: float
     kind: str
     ids: list[str]
+    is_whole: bool = True
+    """Whether all replicas were in the primary view before."""
     gap: float = 0.0
-    """The longest time without an acknowledged update, until the next fault."""
+    """The longest time without an acknowledged update."""
 
 
 @dataclass
@@ -62,12 +64,12 @@ class Findings:
         return problems
 
     def measure(self) -> None:
-        """Find the gap that each fault made: the one it fell into, or the longest after it."""
-        done = self.notes.done_at
-        for fault, following in zip(self.faults, [*self.faults[1:], None], strict=True):
-            end = following.at if following is not None else float("inf")
-            gaps = [b - a for a, b in pairwise(done) if fault.at < b and a < end]
-            fault.gap = max(gaps, default=0.0)
+        """Give each gap to the fault that made it: the first one in it, or the last before."""
+        for begin, end in pairwise(self.notes.done_at):
+            inside = [fault for fault in self.faults if begin <= fault.at < end]
+            before = [fault for fault in self.faults if fault.at < begin]
+            for fault in inside[:1] or before[-1:]:
+                fault.gap = max(fault.gap, end - begin)
 
     def report(self) -> str:
         """Tell it to people."""
@@ -76,14 +78,19 @@ class Findings:
         lines[0] += f", surely not done: {notes.not_done}; on registers: {len(notes.history)}"
         longest = max((fault.gap for fault in self.faults), default=0.0)
         lines.append(f"longest gap in service: {longest:.2f} s")
-        for kind in KINDS:
-            gaps = sorted(fault.gap for fault in self.faults if fault.kind == kind)
-            if gaps:
-                middle = gaps[len(gaps) // 2]
-                lines.append(
-                    f"  {kind:17} {len(gaps):3} times, gap {middle:.2f} s (median), "
-                    f"{gaps[-1]:.2f} s (longest)"
+        for is_whole, when in ((True, "all were up"), (False, "some were down already")):
+            for kind in KINDS:
+                gaps = sorted(
+                    fault.gap
+                    for fault in self.faults
+                    if (fault.kind, fault.is_whole) == (kind, is_whole)
                 )
+                if gaps:
+                    middle = gaps[len(gaps) // 2]
+                    lines.append(
+                        f"  {kind:17} while {when:22} {len(gaps):3} times: gap {middle:.2f} s "
+                        f"(median), {gaps[-1]:.2f} s (longest)"
+                    )
         problems = self.problems()
         lines += [f"BROKEN: {problem}" for problem in problems]
         if not problems:
@@ -112,7 +119,8 @@ class Chaos:
             await load.until(50)
             while time.monotonic() < end:
                 [kind] = random.choices(KINDS, WEIGHTS)
-                fault = Fault(time.monotonic(), kind, [])
+                is_whole = all(each.role == "primary" for each in served.processes().values())
+                fault = Fault(time.monotonic(), kind, [], is_whole)
                 fault.ids = self._do(kind)
                 findings.faults.append(fault)
                 await asyncio.sleep(self._pause * random.uniform(0.5, 1.5))
@@ -196,9 +204,9 @@ def main() -> int:
             sync=args.sync,
         )
     )
-    begun = findings.faults[0].at
     for fault in findings.faults if args.verbose else ():
-        print(f"{fault.at - begun:7.2f} s  {fault.kind} ({' '.join(fault.ids)}): {fault.gap:.2f} s")
+        at = fault.at - findings.faults[0].at
+        print(f"{at:7.2f} s  {fault.kind} ({' '.join(fault.ids)}): {fault.gap:.2f} s")
     print(findings.report())
     return 1 if findings.problems() else 0
 

@@ -71,13 +71,16 @@ def test_a_broken_promise_would_be_found() -> None:
     assert findings.report().count("BROKEN") == 3
 
 
-def test_gaps_are_measured_from_fault_to_fault() -> None:
+def test_a_gap_belongs_to_the_fault_that_made_it() -> None:
     notes = Notes(done_at=[1.0, 1.1, 1.5, 1.6, 4.0, 4.1])
-    faults = [chaos.Fault(1.2, "pause", ["a"]), chaos.Fault(1.7, "kill all", [])]
+    faults = [
+        chaos.Fault(1.2, "pause", ["a"]),
+        chaos.Fault(1.7, "kill all", []),
+        chaos.Fault(2.0, "restart", ["b"], is_whole=False),
+    ]
     findings = chaos.Findings(notes, faults)
     findings.measure()
-    assert [round(fault.gap, 1) for fault in faults] == [2.4, 2.4]
-    faults[1].at = 4.05
-    findings.measure()
-    assert [round(fault.gap, 1) for fault in faults] == [2.4, 0.1]
-    assert "longest gap in service: 2.40 s" in findings.report()
+    assert [round(fault.gap, 1) for fault in faults] == [0.4, 2.4, 0.1]
+    report = findings.report()
+    assert "longest gap in service: 2.40 s" in report
+    assert "pause             while all were up              1 times: gap 0.40 s" in report
