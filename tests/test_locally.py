@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import coterie
+from coterie import ready
 from coterie.client import MethodFailed, OutcomeUnknown
 from coterie.kernel.engine import Role, Standing
 from coterie.locally import group_of
@@ -64,6 +65,21 @@ def test_the_first_three_lines_run(stack: str) -> None:
         assert await counter.read() == 7
 
     with_counter(story, stack=stack)
+
+
+def test_updates_that_commute_need_no_order() -> None:
+    async def run() -> None:
+        async with coterie.local(ready.Counter, replicas=3, stack="PVSYNC") as counter:
+            await asyncio.gather(*(counter.add(1) for _ in range(300)))
+            # What is authoritative follows when all replicas have it.
+            async with asyncio.timeout(20):
+                while await counter.total.options(level="weak")() < 300:
+                    pass
+            assert await counter.total.options(level="dirty")() == 300
+            with pytest.raises(UnknownMethod, match="need a stack with total order"):
+                await counter.total()
+
+    asyncio.run(run())
 
 
 def test_many_calls_at_once_are_each_executed_once() -> None:

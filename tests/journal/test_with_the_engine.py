@@ -14,7 +14,7 @@ from coterie.journal.format import Sync
 from coterie.kernel.clock import seconds
 from coterie.kernel.engine import Past, Run
 from coterie.kernel.views import Member
-from coterie.replication.primary import PrimaryViews
+from coterie.replication.forming import FormingViews
 from coterie.simulation.campaign import RunOptions, run_seed
 from coterie.simulation.host import Host
 
@@ -26,7 +26,7 @@ POWER = ("power", "power-all")
 def known(host: Host) -> Past:
     """What a running replica has in its memory, as its next life should be told."""
     assert host.replica is not None
-    primary = next(layer for layer in host.replica.layers if isinstance(layer, PrimaryViews))
+    primary = next(layer for layer in host.replica.layers if isinstance(layer, FormingViews))
     log = primary.log
     return Past(
         version=log.version,
@@ -65,7 +65,7 @@ def check_same(recovered: Past, known: Past) -> None:
 
 
 @pytest.mark.parametrize("sync", [Sync.TURN, Sync.NONE], ids=lambda sync: sync.value)
-@pytest.mark.parametrize("stack", ["DYNSEQ:PVSYNC", "SAFE:TOKEN:PVSYNC"])
+@pytest.mark.parametrize("stack", ["DYNSEQ:PVSYNC", "SAFE:TOKEN:PVSYNC", "PVSYNC"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_life_begins_with_what_the_last_one_knew(
     stack: str, seed: int, sync: Sync, monkeypatch: pytest.MonkeyPatch

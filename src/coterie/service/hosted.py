@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coterie.assembly import make_context, make_object
 from coterie.kernel.engine import Role
 from coterie.kernel.errors import Refused
 from coterie.objects import DEFAULT_HOST_SETTINGS
-from coterie.replication.primary import PrimaryViews
+from coterie.replication.forming import FormingViews
 from coterie.runtime.forked import ForkedChunks
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class HostedObject:
             clock=wall_clock,
             take_snapshot=ForkedChunks,
         )
-        self.primary: PrimaryViews = next(
-            layer for layer in replica.layers if isinstance(layer, PrimaryViews)
+        self.primary: FormingViews[Any] = next(
+            layer for layer in replica.layers if isinstance(layer, FormingViews)
         )
         self.replica = replica
         if keeper is not None:
