@@ -350,7 +350,7 @@ def test_a_call_to_an_unknown_group_does_not_run() -> None:
 
 
 def test_a_call_that_is_too_large_does_not_run() -> None:
-    world = BankWorld(settings=VsrSettings(call_bytes_max=100, event_bytes_max=250))
+    world = BankWorld(settings=VsrSettings(call_bytes_max=100, event_bytes_max=100))
     story = world.story()
     answer = story.call(EU, "balance", "a" * 200)
     assert answer == "arguments of 203 bytes are over the limit of 100"

@@ -1,0 +1,31 @@
+"""The page on viewstamped replication is held to the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from coterie.kernel.clock import milliseconds, seconds
+from coterie.vsr import VsrSettings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "vsr.md").read_text(encoding="utf-8")
+UNITS = {"ms": milliseconds(1), "s": seconds(1), "MiB": 1 << 20, "KiB": 1 << 10}
+ROWS = re.findall(r"^\| `(\w+)` \| ([\d ]+)(ms|s|MiB|KiB)?\b", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("name", "amount", "unit"), ROWS)
+def test_every_limit_on_the_page_is_the_default(name: str, amount: str, unit: str) -> None:
+    assert getattr(VsrSettings(), name) == int(amount.replace(" ", "")) * UNITS.get(unit, 1)
+
+
+def test_the_page_lists_most_limits() -> None:
+    assert len(ROWS) >= 18
+
+
+def test_every_module_on_the_page_exists() -> None:
+    folder = Path(__file__).parents[2] / "src" / "coterie" / "vsr"
+    names = set(re.findall(r"`(\w+\.py)`", PAGE.partition("## Views")[0]))
+    assert names
+    assert names <= {path.name for path in folder.glob("*.py")}
