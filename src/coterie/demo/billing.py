@@ -96,6 +96,6 @@ def prove(told: Told, outcome: Outcome, calls: DataFrame) -> list[str]:
     return [
         f"{len(told.heard.confirmed)} calls were confirmed, and each is billed exactly once",
         f"{rolled_back} entries were rolled back, and none of them is billed",
-        f"{hasty} callers hung up too early; {len(void)} of their calls are on no bill",
+        f"{hasty} calls were answered too early and given up; {len(void)} are on no bill",
         f"{len(kept)} promises were checked against the journals of all replicas, and kept",
     ]

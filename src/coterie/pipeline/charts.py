@@ -82,7 +82,7 @@ def timeline(figures: Figures) -> str:
             x, width = place(span.start), max(place(span.end) - place(span.start), 0.8)
             seconds = (span.end - span.start) / 1e6
             if span.state == DOWN:
-                about = f"{replica}: down for {seconds:.2f} s"
+                about = f"{replica}: down, or silent, for {seconds:.2f} s"
                 style = 'class="down"'
             else:
                 kind = "primary view" if span.state == PRIMARY else "view without a majority yet"

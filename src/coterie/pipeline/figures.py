@@ -30,9 +30,12 @@ PRIMARY, OTHER, DOWN = "primary", "other", "down"
 STEPS_PER_OCTAVE = 4
 BUCKETS = 40 * STEPS_PER_OCTAVE
 """Latencies from a microsecond up, a fifth more from one bucket to the next."""
-SLICES_MAX = 240
+SLICES = 120
+"""Into how many slices the time of a report is cut, about."""
+_ROUND = (50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000, 10_000_000, 60_000_000)
+"""Lengths of slices that people like, in microseconds."""
 ANSWERS = pa.schema(
-    [("group", pa.string()), ("second", pa.int64()), ("bucket", pa.int64()), ("count", pa.int64())]
+    [("group", pa.string()), ("slice", pa.int64()), ("bucket", pa.int64()), ("count", pa.int64())]
 )
 
 
@@ -62,11 +65,12 @@ class Change:
 
 
 @dataclass(slots=True)
-class Second:
-    """What was answered in a second."""
+class Slice:
+    """What was answered in a slice of time."""
 
     at: int
     count: int
+    per_second: float
     p50: float
     p99: float
     """In microseconds."""
@@ -83,7 +87,7 @@ class Figures:
     end: int
     spans: list[Span]
     changes: list[Change] = field(default_factory=list)
-    seconds: list[Second] = field(default_factory=list)
+    slices: list[Slice] = field(default_factory=list)
     answers: int = 0
     p50: float = 0.0
     p99: float = 0.0
@@ -91,11 +95,19 @@ class Figures:
     """In which part of the time, from the first primary view on, somebody was in one."""
 
 
-def answers_by_second(spark: SparkSession, lake: Lake) -> dict[str, dict[int, list[int]]]:
-    """Count answers by group and second, as histograms of their latency."""
+def slice_width(lake: Lake, group: str) -> int:
+    """Give how long a slice of a group's time is, in microseconds."""
+    times = lake.table("views", group)["at"].to_numpy()
+    wanted = (int(times.max() - times.min()) if len(times) else 0) / SLICES
+    return next((width for width in _ROUND if width >= wanted), int(wanted))
+
+
+def count_answers(spark: SparkSession, lake: Lake) -> dict[str, dict[int, list[int]]]:
+    """Count answers by group and slice of time, as histograms of their latency."""
+    widths = {group: slice_width(lake, group) for group in lake.groups()}
 
     def work(task: Range) -> Iterator[pa.RecordBatch]:
-        yield _count_answers(task)
+        yield _count_answers(task, widths[task.group])
 
     counted: dict[str, dict[int, list[int]]] = defaultdict(
         lambda: defaultdict(lambda: [0] * BUCKETS)
@@ -103,11 +115,11 @@ def answers_by_second(spark: SparkSession, lake: Lake) -> dict[str, dict[int, li
     ranges = ranges_of(lake, lake.groups())
     rows = for_each(spark, ranges, work, ANSWERS).toArrow().to_pylist() if ranges else []
     for row in rows:
-        counted[row["group"]][row["second"]][row["bucket"]] += row["count"]
+        counted[row["group"]][row["slice"]][row["bucket"]] += row["count"]
     return counted
 
 
-def _count_answers(task: Range) -> pa.RecordBatch:
+def _count_answers(task: Range, width: int) -> pa.RecordBatch:
     keys: dict[tuple[int, int], int] = defaultdict(int)
     for file in task.replies:
         table = pq.read_table(file, columns=["at", "asked_at", "count"])
@@ -116,14 +128,14 @@ def _count_answers(task: Range) -> pa.RecordBatch:
         counts = table["count"].to_numpy()
         took = np.where(asked > 0, np.maximum(at - asked, 1), 1)
         buckets = np.minimum((np.log2(took) * STEPS_PER_OCTAVE).astype(np.int64), BUCKETS - 1)
-        pairs = (at // 1_000_000) * BUCKETS + buckets
+        pairs = (at // width) * BUCKETS + buckets
         different, index = np.unique(pairs, return_inverse=True)
         sums = np.bincount(index, weights=counts)
         for pair, total in zip(different.tolist(), sums.tolist(), strict=True):
             keys[pair // BUCKETS, pair % BUCKETS] += int(total)
     rows = [
-        {"group": task.group, "second": second, "bucket": bucket, "count": count}
-        for (second, bucket), count in keys.items()
+        {"group": task.group, "slice": slice_, "bucket": bucket, "count": count}
+        for (slice_, bucket), count in keys.items()
     ]
     return pa.RecordBatch.from_pylist(rows, ANSWERS)
 
@@ -146,11 +158,14 @@ def figures_of(lake: Lake, group: str, answers: dict[int, list[int]]) -> Figures
     started = [row for row in lives if row["event"] == "started"]
     replicas = sorted({row["replica"] for row in [*views, *started]})
     times = [row["at"] for row in [*views, *lives]]
-    settled = sorted(
-        row["at"] for row in lake.table("standings", group).to_pylist() if row["event"] == "settled"
-    )
+    standings = lake.table("standings", group).to_pylist()
+    settled = sorted(row["at"] for row in standings if row["event"] == "settled")
+    heard: dict[tuple[str, int], int] = defaultdict(int)
+    for row in [*views, *standings]:
+        life = (row["replica"], row["incarnation"])
+        heard[life] = max(heard[life], row["at"])
     start, end = min(times, default=0), max([*times, *settled[-1:]], default=0)
-    spans = _spans(replicas, started, views, end)
+    spans = _spans(replicas, started, views, heard, end)
     found = Figures(
         group=group,
         stack=started[0]["stack"] if started else "",
@@ -162,16 +177,21 @@ def figures_of(lake: Lake, group: str, answers: dict[int, list[int]]) -> Figures
         availability=_availability(spans),
     )
     whole = [0] * BUCKETS
-    for second, histogram in sorted(answers.items()):
-        found.seconds.append(
-            Second(
-                second * 1_000_000,
-                sum(histogram),
-                quantile(histogram, 0.5),
-                quantile(histogram, 0.99),
+    width = slice_width(lake, group)
+    for number in range(min(answers, default=0), max(answers, default=-1) + 1):
+        histogram = answers.get(number, [])
+        count = sum(histogram)
+        found.slices.append(
+            Slice(
+                at=number * width + width // 2,
+                count=count,
+                per_second=count / width * 1e6,
+                p50=quantile(histogram, 0.5),
+                p99=quantile(histogram, 0.99),
             )
         )
-        whole = [one + other for one, other in zip(whole, histogram, strict=True)]
+        if histogram:
+            whole = [one + other for one, other in zip(whole, histogram, strict=True)]
     found.answers = sum(whole)
     found.p50, found.p99 = quantile(whole, 0.5), quantile(whole, 0.99)
     return found
@@ -190,9 +210,16 @@ def _names(members: list[dict[str, Any]] | None) -> list[str]:
 
 
 def _spans(
-    replicas: list[str], started: list[dict[str, Any]], views: list[dict[str, Any]], end: int
+    replicas: list[str],
+    started: list[dict[str, Any]],
+    views: list[dict[str, Any]],
+    heard: dict[tuple[str, int], int],
+    end: int,
 ) -> list[Span]:
-    """Lay out what every replica was in, from its first start to the end."""
+    """Lay out what every replica was in, from its first start to the end.
+
+    A life that ended without a word lasted at least until it was last *heard* of.
+    """
     spans: list[Span] = []
     for replica in replicas:
         births = sorted(
@@ -204,9 +231,8 @@ def _spans(
                 for row in views
                 if row["replica"] == replica and row["incarnation"] == incarnation
             ]
-            last = max((row["at"] for row in mine), default=born)
             is_last = index == len(births) - 1
-            died = end if is_last else max(last, born)
+            died = end if is_last else max(heard[replica, incarnation], born)
             spans += _spans_of_life(replica, mine, died)
             if not is_last:
                 spans.append(Span(replica, died, births[index + 1][1], DOWN))

@@ -114,6 +114,7 @@ def run_pipeline(  # noqa: PLR0913 -- all by name
             case "events":
                 outcome.events = write_events(spark, lake, out / "events", programs or {})
             case "report":
+                _recall(spark, outcome)
                 outcome.report = write_report(spark, lake, outcome)
         outcome.seconds[job] = time.perf_counter() - began
     outcome.groups = lake.groups()
@@ -123,9 +124,7 @@ def run_pipeline(  # noqa: PLR0913 -- all by name
 
 def _write_history(spark: SparkSession, lake: Lake, out: Path) -> dict[str, int]:
     replace_table(history(spark, lake), out / "history")
-    written = spark.read.parquet(str(out / "history"))
-    counted = written.groupBy("standing").count().collect()
-    return {row["standing"]: row["count"] for row in counted}
+    return _count_standings(spark, out)
 
 
 def _write_verdicts(
@@ -137,6 +136,21 @@ def _write_verdicts(
     replace_table(violations, outcome.out / "violations")
     outcome.verdicts = verification.verdicts
     outcome.violations = verification.violations
+
+
+def _recall(spark: SparkSession, outcome: Outcome) -> None:
+    """Take what an earlier run found, where this one did not look again."""
+    if not outcome.verdicts and (outcome.out / "verdicts").exists():
+        for name in ("verdicts", "violations"):
+            rows = spark.read.parquet(str(outcome.out / name)).collect()
+            setattr(outcome, name, [row.asDict(recursive=True) for row in rows])
+    if not outcome.standings and (outcome.out / "history").exists():
+        outcome.standings = _count_standings(spark, outcome.out)
+
+
+def _count_standings(spark: SparkSession, out: Path) -> dict[str, int]:
+    counted = spark.read.parquet(str(out / "history")).groupBy("standing").count().collect()
+    return {row["standing"]: row["count"] for row in counted}
 
 
 def replace_table(frame: DataFrame, folder: Path) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coterie.pipeline.charts import Line, plot, timeline
-from coterie.pipeline.figures import answers_by_second, figures_of
+from coterie.pipeline.figures import count_answers, figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ _WORDS = {
 
 def write_report(spark: SparkSession, lake: Lake, outcome: Outcome) -> Path:
     """Write the page, and the same figures as JSON and Parquet; give the page's path."""
-    answers = answers_by_second(spark, lake)
+    answers = count_answers(spark, lake)
     figures = [figures_of(lake, group, answers.get(group, {})) for group in lake.groups()]
     findings = [row for group in lake.groups() for row in lake.table("findings", group).to_pylist()]
     _write_data(outcome.out, figures)
@@ -53,7 +53,7 @@ def _write_data(out: Path, figures: Sequence[Figures]) -> None:
     (out / "figures.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     folder = out / "figures"
     folder.mkdir(exist_ok=True)
-    for table in ("spans", "changes", "seconds"):
+    for table in ("spans", "changes", "slices"):
         rows = [{"group": each["group"], **row} for each in data for row in each[table]]
         if rows:
             pq.write_table(pa.Table.from_pylist(rows), folder / f"{table}.parquet")
@@ -86,15 +86,16 @@ def _style() -> str:
 def _group(figures: Figures, outcome: Outcome) -> str:
     verdicts = [row for row in outcome.verdicts if row["group"] == figures.group]
     throughput = Line(
-        "answers a second", "one", [(each.at, each.count) for each in figures.seconds]
+        "answers a second", "one", [(each.at, each.per_second) for each in figures.slices]
     )
+    busy = [each for each in figures.slices if each.count]
     latency = [
-        Line("p50", "one", [(each.at, each.p50 / 1000) for each in figures.seconds]),
-        Line("p99", "two", [(each.at, each.p99 / 1000) for each in figures.seconds]),
+        Line("p50", "one", [(each.at, each.p50 / 1000) for each in busy]),
+        Line("p99", "two", [(each.at, each.p99 / 1000) for each in busy]),
     ]
     plots = ""
-    if figures.seconds:
-        done = plot(figures, [throughput], "by second", "Throughput", log=False)
+    if figures.slices:
+        done = plot(figures, [throughput], "1/s", "Throughput", log=False)
         plots = (
             f"<h3>Throughput</h3>{done}"
             f"<h3>Latency</h3>{plot(figures, latency, 'ms', 'Latency', log=True)}"
@@ -103,7 +104,7 @@ def _group(figures: Figures, outcome: Outcome) -> str:
         f"<section><h2>Group {escape(figures.group)}</h2>{_facts(figures, outcome)}"
         "<h3>Views and partitions</h3>"
         "<p>One row a replica, one colour a view: replicas of one colour were together. Strong "
-        "colours are primary views, pale ones took no updates, grey is down.</p>"
+        "colours are primary views, pale ones took no updates; grey is down, or silent.</p>"
         f"{timeline(figures)}{plots}{_changes(figures)}{_verdicts(verdicts)}</section>"
     )
 
