@@ -121,16 +121,21 @@ def draw(overview: Overview, target: Target, paint: Paint) -> list[str]:
     what = f" ({report.class_name})" if report is not None else ""
     up = f"{len(overview.up)} of {len(overview.replicas)} replicas are up"
     lines = [f"{paint(overview.group, 'bold')}{what} {state}: {up}", ""]
-    rows = [["replica", "clients at", "life", "role", "view", "members", "position", "lag"]]
+    rows = [
+        ["replica", "pid", "clients at", "life", "role", "view", "members", "position", "lag"],
+    ]
     colours = ["faint"]
     for replica in overview.replicas:
         row, colour = _row(overview, replica)
         rows.append(row)
         colours.append(colour)
+    if not any(replica.process for replica in overview.replicas):
+        rows = [[row[0], *row[2:]] for row in rows]  # nobody here knows their processes
+    first_number = len(rows[0]) - 2
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row, colour in zip(rows, colours, strict=True):
         cells = [
-            cell.rjust(width) if column >= _FIRST_NUMBER else cell.ljust(width)
+            cell.rjust(width) if column >= first_number else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append(paint("  ".join(cells).rstrip(), colour))
@@ -148,7 +153,6 @@ def draw(overview: Overview, target: Target, paint: Paint) -> list[str]:
     return [*lines, *([""] if advice else []), *(f"- {each}" for each in advice)]
 
 
-_FIRST_NUMBER = 6
 _FAULTS_SHOWN = 3
 
 
@@ -159,15 +163,17 @@ def _advice(overview: Overview, target: Target) -> list[str]:
 
 
 def _row(overview: Overview, replica: ReplicaSeen) -> tuple[list[str], str]:
-    report = replica.report
+    report, process = replica.report, replica.process
+    pid = str(process.pid) if process is not None and process.pid else ""
     if report is None:
-        state = replica.process.state if replica.process is not None else "down"
+        state = "down" if process is None else process.state
         state = "silent" if state == "running" else state
-        return [replica.id, replica.address, "", state, "", "", "", ""], "red"
+        return [replica.id, pid, replica.address, "", state, "", "", "", ""], "red"
     role = f"zombie, {report.role}" if report.is_zombie else report.role
     members = " ".join(member.partition("#")[0] for member in report.members)
     row = [
         replica.id,
+        pid,
         replica.address,
         str(report.incarnation),
         role,
