@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.journal import FileDisk, list_journals
 from coterie.pipeline.events import write_events
+from coterie.pipeline.findings import findings_of
 from coterie.pipeline.lake import Lake
 from coterie.pipeline.planning import NoJournals
 from coterie.pipeline.reconstruct import history
@@ -118,7 +119,7 @@ def run_pipeline(  # noqa: PLR0913 -- all by name
                 outcome.report = write_report(spark, lake, outcome)
         outcome.seconds[job] = time.perf_counter() - began
     outcome.groups = lake.groups()
-    outcome.findings = sum(len(lake.table("findings", group)) for group in outcome.groups)
+    outcome.findings = sum(len(findings_of(lake, group)) for group in outcome.groups)
     return outcome
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from coterie.pipeline.charts import Line, plot, timeline
 from coterie.pipeline.figures import count_answers, figures_of
+from coterie.pipeline.findings import findings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +40,7 @@ def write_report(spark: SparkSession, lake: Lake, outcome: Outcome) -> Path:
     """Write the page, and the same figures as JSON and Parquet; give the page's path."""
     answers = count_answers(spark, lake)
     figures = [figures_of(lake, group, answers.get(group, {})) for group in lake.groups()]
-    findings = [row for group in lake.groups() for row in lake.table("findings", group).to_pylist()]
+    findings = [row for group in lake.groups() for row in findings_of(lake, group).to_pylist()]
     _write_data(outcome.out, figures)
     page = outcome.out / "report.html"
     draft = outcome.out / "_draft-report.html"
@@ -172,7 +173,7 @@ def _verdicts(verdicts: Sequence[dict[str, Any]]) -> str:
     ]
     heads = ("check", "promise", "paper", "verdict", "rows", "remark")
     styles = [str(row["verdict"]).replace(" ", "-") for row in verdicts]
-    return f"<h3>Verdicts</h3><p>{said}.</p>" + _table(heads, rows, styles)
+    return f"<h3>Verdicts</h3><p>{escape(said)}.</p>" + _table(heads, rows, styles)
 
 
 def _violations(outcome: Outcome) -> str:
@@ -192,7 +193,8 @@ def _violations(outcome: Outcome) -> str:
         for row in outcome.violations[:_ROWS_SHOWN]
     ]
     heads = ("check", "position", "replicas", "evidence", "records (replica/life/number)")
-    return "<section><h2>Violations</h2>" + _table(heads, rows) + "</section>"
+    more = _more(len(outcome.violations))
+    return "<section><h2>Violations</h2>" + _table(heads, rows) + more + "</section>"
 
 
 def _findings(findings: Sequence[dict[str, Any]]) -> str:
@@ -203,8 +205,13 @@ def _findings(findings: Sequence[dict[str, Any]]) -> str:
         for row in findings[:_ROWS_SHOWN]
     ]
     heads = ("group", "replica", "kind", "what", "where")
-    more = f"<p>{len(findings)} in all.</p>" if len(findings) > _ROWS_SHOWN else ""
+    more = _more(len(findings))
     return "<section><h2>Findings</h2>" + _table(heads, rows) + more + "</section>"
+
+
+def _more(count: int) -> str:
+    """Say how many there are, if not all of them are shown."""
+    return f"<p>{count:,} in all.</p>" if count > _ROWS_SHOWN else ""
 
 
 def _table(
@@ -212,7 +219,7 @@ def _table(
 ) -> str:
     head = "".join(f"<th>{escape(each)}</th>" for each in heads)
     body = "".join(
-        f'<tr class="{styles[index] if styles else ""}">'
+        f'<tr class="{escape(styles[index]) if styles else ""}">'
         + "".join(f"<td>{escape(str(cell))}</td>" for cell in row)
         + "</tr>"
         for index, row in enumerate(rows)
