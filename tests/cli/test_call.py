@@ -69,6 +69,21 @@ def test_a_signature_reads_like_python() -> None:
     assert isinstance(CLOSE, MethodReport)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["shop", "sell", "tea", "-3", "--deadline", "2"],
+        ["--deadline=2", "shop", "sell", "tea", "-3"],
+        ["shop", "--deadline", "2", "sell", "tea", "-3"],
+        ["shop", "sell", "--deadline", "2", "tea", "-3"],
+    ],
+)
+def test_options_may_stand_anywhere(words: list[str]) -> None:
+    args = cli.build_parser().parse_args(["call", *words])
+    found = (args.name, args.method, args.arguments, args.deadline)
+    assert found == ("shop", "sell", ["tea", "-3"], 2.0)
+
+
 STAMP = Viewstamp(NO_VIEW, 1)
 
 
@@ -120,6 +135,11 @@ def test_every_ending_has_its_status(
         (["serve", "coterie.ready:Counter", "--replicas=0"], "has 1 to 26 replicas, not 0"),
         (["serve", "coterie.ready:Counter", "--stack=VSYNC"], "keeps no history; take SAFE"),
         (["serve", "coterie.ready:Counter", "--sync=daily"], "has no --sync 'daily'"),
+        (["call", "shop", "--json", "--jsno"], "has no option '--jsno'; did you mean '--json'?"),
+        (
+            ["serve", "coterie.ready:Counter", "--detach", "--log=x"],
+            "--detach has a log of its own",
+        ),
         (["replica", "--id=a"], "the following arguments are required: --config"),
         (["replica", "--config=gone.toml", "--id=a"], "gone.toml cannot be read: No such file"),
         (["completion", "tcsh"], "has no  'tcsh' (choose from bash, fish, zsh)"),

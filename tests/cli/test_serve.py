@@ -83,6 +83,7 @@ def test_a_group_survives_a_kill_and_a_stop(tmp_path: Path) -> None:
             status, out, _ = await served.run("serve", "--name", "ledger", "--detach")
             assert (status, "The group ledger serves: 127.0.0.1:" in out) == (0, True)
             assert await served.run("call", "ledger", "last", "ada") == (0, "1\n", "")
+            assert "primary view: " in (served.place / "serve.log").read_text()
             assert (await served.run("stop", "ledger"))[0] == 0
 
     asyncio.run(story())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 import coterie
+from coterie.client import NotWelcome
 from coterie.journal.format import Sync
 from coterie.kernel.errors import CoterieError, Refused
 from coterie.objects import define
@@ -165,6 +168,27 @@ def test_a_group_that_lost_its_memory_goes_on_when_told_to(tmp_path: Path) -> No
         assert all(not each.hosted["g"].trouble for each in deployment.running.values())
 
     play(tmp_path, story)
+
+
+def test_one_process_hosts_replicas_of_several_groups(tmp_path: Path) -> None:
+    one = config_in(tmp_path)
+    group = one.groups["g"]
+    config = msgspec.structs.replace(one, groups={"g": group, "h": group})
+
+    async def run() -> None:
+        objects = {name: define(Counter) for name in config.groups}
+        processes = [ReplicaProcess(config, id, objects=objects, found=True) for id in config.ids]
+        async with AsyncExitStack() as stack:
+            for process in processes:
+                await stack.enter_async_context(process)
+            address = config.replicas["a"].clients
+            with pytest.raises(NotWelcome, match="say which group you mean; there is g, h"):
+                await stack.enter_async_context(coterie.connect(Counter, address))
+            for name, amount in (("g", 3), ("h", 4)):
+                async with coterie.connect(Counter, address, group=name) as counter:
+                    assert await counter.add(amount) == amount
+
+    asyncio.run(run())
 
 
 def test_a_second_process_with_the_same_id_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
         help="call a method of a replicated object",
         description="Call a method of a replicated object and print what it gives. Without a "
         "method, list those it has. An argument is JSON, or else text as it stands; one that is "
-        "to be text may always be written as it stands. Options go before NAME or at the end.",
+        "to be text may always be written as it stands.",
     )
     add_target(parser, may_be_address=True)
     parser.add_argument("method", nargs="?", metavar="METHOD", help="which method")
@@ -46,7 +46,15 @@ def add_parser(subparsers: Subparsers) -> Parser:
     parser.add_argument(
         "--json", action="store_true", help="print the answer with its place in the order, as JSON"
     )
+    parser.takes_rest = _take_rest
     return parser
+
+
+def _take_rest(args: argparse.Namespace, words: list[str]) -> None:
+    """Take method and arguments that come after an option."""
+    if args.method is None:
+        args.method, words = words[0], words[1:]
+    args.arguments += words
 
 
 def run(args: argparse.Namespace) -> int:

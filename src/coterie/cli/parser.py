@@ -2,7 +2,7 @@
 
 import argparse
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from coterie.cli.errors import UsageError
@@ -26,6 +26,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - handed on as they are
         # An abbreviated option that works today would be ambiguous after the next new option.
         super().__init__(**{"allow_abbrev": False, **settings})
+        self.takes_rest: Callable[[argparse.Namespace, list[str]], None] | None = None
+        """What takes words that come after an option; argparse itself has no place for them."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse a command line for a reason of argparse's own."""
@@ -47,6 +49,9 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Refuse what is left over here, where it is known which options would have fitted."""
         parsed, left_over = super().parse_known_args(args, namespace)
+        if left_over and self.takes_rest is not None and not left_over[0].startswith("-"):
+            self.takes_rest(parsed, left_over)
+            left_over = []
         if left_over:
             word = left_over[0]
             if word.startswith("-"):

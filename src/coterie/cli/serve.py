@@ -53,6 +53,12 @@ def add_parser(subparsers: Subparsers) -> Parser:
     parser.add_argument(
         "--detach", action="store_true", help="return when the group serves, and leave it running"
     )
+    parser.add_argument(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help="write what happens to a file and a second one of 1 MiB each, instead of printing it",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     return parser
 
@@ -66,9 +72,11 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         served = prepare(args)
+        if args.detach and args.log is not None:
+            raise UsageError("--detach has a log of its own, in the folder of the group")
         if args.detach:
             return serve_detached(served, as_json=args.json)
-        return run_loop(ServeSession(served, as_json=args.json).run())
+        return run_loop(ServeSession(served, as_json=args.json, log=args.log).run())
     except FolderTaken as error:
         import sys  # noqa: PLC0415
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,10 +32,13 @@ from coterie.service.supervisor import Supervisor
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from coterie.objects import Definition
     from coterie.service.config import ClusterConfig
 
+LOG_BYTES_MAX = 1 << 20
+"""There are two files of a log at most, of about this size each."""
 READY_SECONDS = 30.0
 """How long a detached group may take until it serves."""
 
@@ -118,12 +123,13 @@ def _go_on(folder: Path, args: argparse.Namespace) -> ClusterConfig:
 
 
 class ServeSession:
-    """One run of the command."""
+    """One run of the command; what happens is printed, or written to *log*."""
 
-    def __init__(self, served: Served, *, as_json: bool) -> None:
+    def __init__(self, served: Served, *, as_json: bool, log: Path | None = None) -> None:
         self._served = served
         self._as_json = as_json
         self._paint = Paint()
+        self._write = _print if log is None else _log_to(log)
         self._view: object = None
         self._roles: dict[str, str] = {}
         self._was_primary: set[str] = set()
@@ -157,12 +163,11 @@ class ServeSession:
             addresses = {id: each.clients for id, each in config.replicas.items()}
             self.say("serving", {"group": config.cluster, "clients_at": addresses})
             return
-        print(
+        self._write(
             f"{'Founding' if served.is_new else 'Going on with'} the group "
             f"{self._paint(config.cluster, 'bold')}: {len(config.replicas)} replicas of "
             f"{served.definition.name} ({group.stack}, sync = {group.sync.value})\n"
-            f"in {served.folder}. Only this machine can reach them. Ctrl-C stops them.",
-            flush=True,
+            f"in {served.folder}. Only this machine can reach them. Ctrl-C stops them."
         )
 
     # ---- what happens
@@ -171,7 +176,7 @@ class ServeSession:
         """Print what happened."""
         if self._as_json:
             line = {"event": name, "at": time.time(), **fields}
-            print(json.dumps(line, default=str), flush=True)
+            self._write(json.dumps(line, default=str))
             return
         id = str(fields.get("replica", ""))
         paint = self._paint
@@ -240,7 +245,22 @@ class ServeSession:
     def _print(self, id: str, text: str) -> None:
         now = self._paint(time.strftime("%H:%M:%S"), "faint")
         width = max(map(len, self._served.config.replicas))
-        print(f"{now} {self._paint(id.ljust(width), 'blue')} {text}", flush=True)
+        self._write(f"{now} {self._paint(id.ljust(width), 'blue')} {text}")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _log_to(file: Path) -> Callable[[str], None]:
+    """Give what writes lines to a file, and begins a new one when it has become long."""
+    handler = RotatingFileHandler(file, maxBytes=LOG_BYTES_MAX, backupCount=1, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(message)s"))
+
+    def write(line: str) -> None:
+        handler.emit(logging.LogRecord("coterie", logging.INFO, "", 0, line, None, None))
+
+    return write
 
 
 # ---- detached
@@ -249,12 +269,16 @@ class ServeSession:
 def serve_detached(served: Served, *, as_json: bool) -> int:
     """Start a supervisor of its own session; return when the group serves."""
     log = served.folder / LOG
-    with log.open("w", encoding="utf-8") as output:
+    # What goes to the error stream is there when the process could not even begin to log.
+    with log.open("w", encoding="utf-8") as errors:
         process = subprocess.Popen(  # noqa: S603 -- ourselves
-            [sys.executable, "-m", "coterie.cli", "serve", "--name", served.name],
+            [
+                *(sys.executable, "-m", "coterie.cli", "serve"),
+                *("--name", served.name, "--log", log),
+            ],
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
             start_new_session=True,
         )
     deadline = time.monotonic() + READY_SECONDS
