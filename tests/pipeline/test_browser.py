@@ -84,5 +84,5 @@ def test_the_report_in_a_browser(counter_lake: Lake, tmp_path: Path) -> None:
         assert ("h3", title) in seen
     assert {("h2", "Violations"), ("h2", "Findings"), ("h3", "Verdicts")} <= seen
     drawings = [width for tag, _, width, _ in parts if tag == "svg"]
-    assert len(drawings) == 6
+    assert len(drawings) == 5
     assert min(drawings) > WIDTH / 2, "drawings are as wide as the page"

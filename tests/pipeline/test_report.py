@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.pipeline.here import Row, edit
 
 from coterie.pipeline.charts import Line, plot, timeline
 from coterie.pipeline.figures import (
@@ -160,7 +161,8 @@ def test_figures_of_a_run(counter_lake: Lake) -> None:
     assert all(span.start < span.end for span in figures.spans)
     assert 0 < figures.availability <= 1
     assert figures.answers == sum(each.count for each in figures.slices) > 0
-    assert 0 < figures.p50 <= figures.p99
+    assert figures.p50 == figures.p99 == 0, "simulated clients do not say when they asked"
+    assert "<h3>Latency</h3>" not in _page([figures], Outcome(counter_lake.path("")), [])
     views = [int(re.match(r"\d+", change.view)[0]) for change in figures.changes]  # type: ignore[index]
     assert views == sorted(views)
     assert figures.changes[0].gap is None
@@ -188,6 +190,16 @@ def test_availability_is_the_share_of_time_in_a_primary_view(counter_lake: Lake)
         covered.update(range(start // 1000, end // 1000))
     length = (max(span.end for span in figures.spans) - primary[0][0]) / 1000
     assert len(covered) / length == pytest.approx(figures.availability, abs=0.01)
+
+
+def test_latencies_are_of_requests_that_say_when_they_were_made(counter_lake: Lake) -> None:
+    def timed(row: Row) -> Row:
+        return {**row, "asked_at": row["at"] - 5_000 if row["session"] % 2 else 0}
+
+    assert edit(counter_lake, "replies", timed)
+    figures = figures_here(counter_lake)
+    assert 4_000 < figures.p50 == figures.p99 < 6_000
+    assert "<h3>Latency</h3>" in _page([figures], Outcome(counter_lake.path("")), [])
 
 
 def test_a_group_of_which_nothing_is_known(tmp_path: Path) -> None:

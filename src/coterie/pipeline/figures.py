@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 PRIMARY, OTHER, DOWN = "primary", "other", "down"
 STEPS_PER_OCTAVE = 4
 BUCKETS = 40 * STEPS_PER_OCTAVE
-"""Latencies from a microsecond up, a fifth more from one bucket to the next."""
+"""Latencies from two microseconds up, a fifth more from one bucket to the next."""
+UNTIMED = 0
+"""The bucket of answers to requests that do not say when they were made."""
 SLICES = 120
 """Into how many slices the time of a report is cut, about."""
 _ROUND = (50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000, 10_000_000, 60_000_000)
@@ -126,7 +128,7 @@ def _count_answers(task: Range, width: int) -> pa.RecordBatch:
         at = table["at"].to_numpy()
         asked = table["asked_at"].to_numpy()
         counts = table["count"].to_numpy()
-        took = np.where(asked > 0, np.maximum(at - asked, 1), 1)
+        took = np.where(asked > 0, np.maximum(at - asked, 2), 1)  # one is for UNTIMED
         buckets = np.minimum((np.log2(took) * STEPS_PER_OCTAVE).astype(np.int64), BUCKETS - 1)
         pairs = (at // width) * BUCKETS + buckets
         different, index = np.unique(pairs, return_inverse=True)
@@ -141,10 +143,10 @@ def _count_answers(task: Range, width: int) -> pa.RecordBatch:
 
 
 def quantile(histogram: list[int], share: float) -> float:
-    """Give the latency below which *share* of the answers came, in microseconds."""
-    total = sum(histogram)
+    """Give the latency below which *share* of the answers came, in microseconds; 0 if unknown."""
+    total = sum(histogram) - sum(histogram[UNTIMED : UNTIMED + 1])
     reached = 0
-    for bucket, count in enumerate(histogram):
+    for bucket, count in enumerate(histogram[UNTIMED + 1 :], UNTIMED + 1):
         reached += count
         if count and reached >= share * total:
             return float(2 ** ((bucket + 0.5) / STEPS_PER_OCTAVE))

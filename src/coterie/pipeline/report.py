@@ -69,12 +69,14 @@ def _page(figures: Sequence[Figures], outcome: Outcome, findings: Sequence[dict[
     else:
         headline, style = "No promise was checked in this run", "open"
     sections = [_group(each, outcome) for each in figures]
+    entries = ", ".join(f"{count:,} {word}" for word, count in sorted(outcome.standings.items()))
+    entries = f"<p>Entries of all groups: {escape(entries)}.</p>" if entries else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Coterie report</title><style>{_style()}</style></head><body><main>"
         f'<h1>Coterie report</h1><p class="{style} headline">{escape(headline)}.</p>'
-        f"{''.join(sections)}{_violations(outcome)}{_findings(findings)}"
+        f"{entries}{''.join(sections)}{_violations(outcome)}{_findings(findings)}"
         "<footer>Times are those of the replicas' own clocks. Latency is from the client's clock "
         "when it asked to the replica's when it answered.</footer></main></body></html>\n"
     )
@@ -89,7 +91,7 @@ def _group(figures: Figures, outcome: Outcome) -> str:
     throughput = Line(
         "answers a second", "one", [(each.at, each.per_second) for each in figures.slices]
     )
-    busy = [each for each in figures.slices if each.count]
+    busy = [each for each in figures.slices if each.p50]
     latency = [
         Line("p50", "one", [(each.at, each.p50 / 1000) for each in busy]),
         Line("p99", "two", [(each.at, each.p99 / 1000) for each in busy]),
@@ -97,12 +99,11 @@ def _group(figures: Figures, outcome: Outcome) -> str:
     plots = ""
     if figures.slices:
         done = plot(figures, [throughput], "1/s", "Throughput", log=False)
-        plots = (
-            f"<h3>Throughput</h3>{done}"
-            f"<h3>Latency</h3>{plot(figures, latency, 'ms', 'Latency', log=True)}"
-        )
+        plots = f"<h3>Throughput</h3>{done}"
+    if busy:
+        plots += f"<h3>Latency</h3>{plot(figures, latency, 'ms', 'Latency', log=True)}"
     return (
-        f"<section><h2>Group {escape(figures.group)}</h2>{_facts(figures, outcome)}"
+        f"<section><h2>Group {escape(figures.group)}</h2>{_facts(figures)}"
         "<h3>Views and partitions</h3>"
         "<p>One row a replica, one colour a view: replicas of one colour were together. Strong "
         "colours are primary views, pale ones took no updates; grey is down, or silent.</p>"
@@ -110,7 +111,7 @@ def _group(figures: Figures, outcome: Outcome) -> str:
     )
 
 
-def _facts(figures: Figures, outcome: Outcome) -> str:
+def _facts(figures: Figures) -> str:
     gaps = [change.gap for change in figures.changes if change.gap is not None]
     facts = {
         "stack": figures.stack,
@@ -118,14 +119,12 @@ def _facts(figures: Figures, outcome: Outcome) -> str:
         "from": _when(figures.start),
         "length": f"{(figures.end - figures.start) / 1e6:.1f} s",
         "answers": f"{figures.answers:,}",
-        "latency p50 / p99": f"{figures.p50 / 1000:.2f} / {figures.p99 / 1000:.2f} ms",
+        "latency p50 / p99": (
+            f"{figures.p50 / 1000:.2f} / {figures.p99 / 1000:.2f} ms" if figures.p50 else "-"
+        ),
         "in a primary view": f"{figures.availability:.2%} of the time",
         "longest gap at a change of view": f"{max(gaps) / 1000:.0f} ms" if gaps else "-",
     }
-    if outcome.standings:
-        facts["entries"] = ", ".join(
-            f"{count:,} {standing}" for standing, count in sorted(outcome.standings.items())
-        )
     items = "".join(
         f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items()
     )
