@@ -27,9 +27,12 @@ ALLOWED: dict[str, set[str]] = {
     "objects": FOUNDATION,
     "ready": {"objects"},  # written as users would write them
     "checking": FOUNDATION,
+    "transactional": {"kernel", "objects", "vsr"},
     "stacks": LAYERS,
     "assembly": LAYERS | {"stacks", "objects"},
-    "simulation": LAYERS | {"assembly", "stacks", "checking", "objects", "ready", "vsr"},
+    "simulation": LAYERS
+    | {"assembly", "stacks", "checking", "objects", "ready", "vsr"}
+    | {"transactional"},
     "runtime": FOUNDATION | {"assembly", "membership", "stacks"},
     "demo": LAYERS | {"assembly", "stacks", "objects", "runtime", "client", "service", "pipeline"},
     "locally": LAYERS | {"assembly", "stacks", "objects", "runtime", "client"},

@@ -54,21 +54,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
-def define(cls: type, make: Callable[[], object] | None = None) -> Definition:
+def define(
+    cls: type, make: Callable[[], object] | None = None, *, may_wait: bool = False
+) -> Definition:
     """Read a class; raise `NotReplicable`, with the reason, if it cannot be replicated.
 
     *make* makes the object in its initial state, the same on every replica; without it the class
-    is called without arguments.
+    is called without arguments. With *may_wait* updates may be `async`, for engines under which
+    an update may call other groups (`coterie.transactional`).
     """
-    return _define(cls, make, None)
+    return _define(cls, make, None, may_wait=may_wait)
 
 
-def _define(cls: type, make: Callable[[], object] | None, name: str | None) -> Definition:
+def _define(
+    cls: type, make: Callable[[], object] | None, name: str | None, *, may_wait: bool
+) -> Definition:
     """Read a class; *name* is what its latest version is called, if this is an earlier one."""
     if not isinstance(cls, type):
         raise NotReplicable(f"{cls!r} is not a class: pass the class, not an object of it")
     made = _make_one(cls, make)
-    methods = dict(_methods(cls))
+    methods = dict(_methods(cls, may_wait=may_wait))
     if not any(method.kind is Kind.UPDATE for method in methods.values()):
         raise NotReplicable(f"{cls.__qualname__} has no update: mark one with @update")
     own_state = _own_state(cls)
@@ -82,7 +87,7 @@ def _define(cls: type, make: Callable[[], object] | None, name: str | None) -> D
         cls,
         name=name,
         version=version_of(cls, {field.name for field in fields}),
-        previous=_define(previous, None, name) if previous is not None else None,
+        previous=_define(previous, None, name, may_wait=may_wait) if previous else None,
         methods=methods,
         fields=fields,
         defaults=defaults,
@@ -115,7 +120,7 @@ def _make_one(cls: type, make: Callable[[], object] | None) -> object:
     return made
 
 
-def _methods(cls: type) -> Iterator[tuple[str, Method]]:
+def _methods(cls: type, *, may_wait: bool) -> Iterator[tuple[str, Method]]:
     for name in dir(cls):
         function = inspect.getattr_static(cls, name)
         kind = getattr(function, MARK, None)
@@ -133,17 +138,22 @@ def _methods(cls: type) -> Iterator[tuple[str, Method]]:
             raise NotReplicable(
                 f"{where} is not a plain method: put @{kind.value} outermost on one"
             )
+        if not (may_wait and kind is Kind.UPDATE and inspect.iscoroutinefunction(function)):
+            _check_is_plain(where, function)
         yield name, _method(where, cls, kind, function)
+
+
+def _check_is_plain(where: str, function: types.FunctionType) -> None:
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise NotReplicable(f"{where} is async: a method may not wait; write it as a plain one")
+    if inspect.isgeneratorfunction(function):
+        raise NotReplicable(f"{where} is a generator, which cannot be answered: give a list")
 
 
 def _method(where: str, cls: type, kind: Kind, function: types.FunctionType) -> Method:
     name = function.__name__
     if name.startswith("_"):
         raise NotReplicable(f"{where} begins with an underscore, and callers could not use it")
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise NotReplicable(f"{where} is async: a method may not wait; write it as a plain one")
-    if inspect.isgeneratorfunction(function):
-        raise NotReplicable(f"{where} is a generator, which cannot be answered: give a list")
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception as error:

@@ -29,6 +29,10 @@ class Completion(NamedTuple):
 class Access(Protocol):
     """The objects of a group, as one call of one transaction sees them."""
 
+    @property
+    def identity(self) -> str:
+        """The name of the call, which no other call ever has."""
+
     def read(self, name: str) -> bytes | None:
         """Give the value of an object, under a read lock; None if it does not exist."""
 

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from coterie.vsr.remote import RemoteCalls
 
 
-class Blocked(Exception):
-    """A lock is held by another transaction; raised through the method to unwind it."""
+class Blocked(BaseException):
+    """A lock is held by another transaction; raised through the method to unwind it.
+
+    Not an `Exception`, which a method may catch.
+    """
 
     def __init__(self, name: str, mode: Mode) -> None:
         super().__init__(name)
@@ -55,6 +58,11 @@ class RunningCall:
         self._writes: dict[str, bytes | None] = {}
 
     # ---- what the method sees
+
+    @property
+    def identity(self) -> str:
+        """The name of the call, which no other call ever has."""
+        return f"{self.aid}/{self.message.call}"
 
     def read(self, name: str) -> bytes | None:
         """Give the value of an object, under a read lock."""
