@@ -31,6 +31,7 @@ from coterie.kernel.records import (
     RolledBack,
     Settled,
     Started,
+    Stopped,
     ViewInstalled,
     ViewProposed,
 )
@@ -147,6 +148,37 @@ def test_otherwise_it_survives_its_process_only(sync: Sync) -> None:
     recovery = recover(disk, GROUP, ID)
     assert recovery.is_zombie
     assert f"its machine has been restarted, and with sync = '{sync.value}'" in recovery.reason
+
+
+@pytest.mark.parametrize("sync", [Sync.INTERVAL, Sync.NONE])
+def test_one_that_stopped_on_purpose_survives_its_machine_if_that_is_on_the_disk(
+    sync: Sync,
+) -> None:
+    """Nothing follows the last record of such a life, so nothing can be missing behind it."""
+    outcomes = set()
+    for seed in range(100):
+        disk = SimulatedDisk(seed=seed)
+        writer = busy(disk, sync=sync)
+        writer.append([Stopped(group=GROUP, member=ME, at=10)])
+        if seed % 2:
+            writer.sync()  # as an orderly machine does before it goes down
+        disk.lose_power()
+        recovery = recover(disk, GROUP, ID)
+        outcomes.add(recovery.is_zombie)
+        if seed % 2:
+            assert not recovery.is_zombie
+        if not recovery.is_zombie:
+            assert (recovery.version.position, recovery.settled) == (5, 3)
+    assert outcomes == {True, False}
+
+
+def test_a_stop_of_an_earlier_life_says_nothing_of_the_last() -> None:
+    disk = SimulatedDisk()
+    writer = busy(disk, sync=Sync.NONE)
+    writer.append([Stopped(group=GROUP, member=ME, at=10)])
+    begin(disk, sync=Sync.NONE)  # and nothing of what it did is there
+    disk.lose_power()
+    assert recover(disk, GROUP, ID).is_zombie
 
 
 def test_a_life_that_synced_every_turn_vouches_for_those_before_it() -> None:

@@ -15,6 +15,7 @@ from coterie.kernel.records import (
     HistoryAdopted,
     PrimaryAccepted,
     PrimaryConfirmed,
+    Stopped,
     ViewInstalled,
     ViewProposed,
 )
@@ -43,6 +44,8 @@ class History(Memory):
         self._broken_at = (0, 0)
         self.reached = (0, 0)
         """Life and number of the last record applied."""
+        self.has_stopped = False
+        """Whether the last record says that the life ended on purpose."""
         self._snapshots = snapshots
         self._before: tuple[Facts, Snapshot | None, list[Run], str] | None = None
 
@@ -66,6 +69,7 @@ class History(Memory):
 
     def apply(self, records: Iterable[Record]) -> None:
         for record in records:
+            self.has_stopped = isinstance(record, Stopped)
             if self.broken and not self._is_mended_by(record):
                 self.note(record)
                 continue
@@ -86,6 +90,7 @@ class History(Memory):
     def begin_life(self, facts: Facts) -> None:
         """Go on with the records of the next life, which began with these facts."""
         self._undo_adoption()
+        self.has_stopped = False
         self.is_zombie = facts.is_zombie
         self.is_by_hand = facts.is_by_hand
         # Promises about views hold, whatever becomes of the history.

@@ -19,7 +19,8 @@ A replica is a *zombie* if
 
 - it has been in a primary view and its journal is gone or broken, or
 - it has been in a primary view, was not synced every turn, and its machine has been restarted
-  since (the boot id tells), so that nobody knows what is missing, or
+  since (the boot id tells), so that nobody knows what is missing; but if its last record says that
+  it stopped on purpose, and everything before is there, nothing is, or
 - its disk is empty and has no bootstrap mark, or
 - it was one when it stopped, and neither accepted a primary view nor was recovered by hand since.
 
@@ -388,7 +389,7 @@ class _Recovering:
                 return False, "it founds the group and has not been in a primary view yet"
             if self.newest is None:
                 return True, "it has not been in a primary view yet, and does not found the group"
-        reason = self._what_is_missing() or history.broken or self._what_may_be_missing()
+        reason = self._what_is_missing() or history.broken or self._what_may_be_missing(history)
         if not reason and history.is_zombie:
             reason = "it was a zombie when it stopped, and had not been brought up to date"
         return bool(reason), reason or "its journal is whole"
@@ -405,13 +406,15 @@ class _Recovering:
             return "it has been in a primary view, and its journal is gone"
         return ""
 
-    def _what_may_be_missing(self) -> str:
+    def _what_may_be_missing(self, history: History) -> str:
         newest = self.newest
         assert newest is not None
         if newest.sync is Sync.TURN or is_whole_after_process_death(
             newest.boot_id, self.disk.boot_id
         ):
             return ""
+        if history.has_stopped:
+            return ""  # a life writes nothing after that, so there is nothing to be missed
         return (
             f"its machine has been restarted, and with sync = {newest.sync.value!r} nobody knows "
             "what was lost"
