@@ -21,7 +21,8 @@ def test_a_counter_counts_up_and_down() -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_counter_has_an_end_and_says_so(sign: int) -> None:
     counter = Counter()
-    counter.value = sign * TOTAL_MAX
+    counter.value = sign * (TOTAL_MAX - 1)
+    assert counter.add(sign) == sign * TOTAL_MAX
     with pytest.raises(Full, match="more than a counter holds"):
         counter.add(sign)
     assert counter.total() == sign * TOTAL_MAX
