@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pipeline.here import broken, edit, verify_here
+from tests.pipeline.by_hand import MEMBERS, NAMES, VIEW, begin, entries, settled, write
+from tests.pipeline.here import broken, edit, seal_here, verify_here
 from tests.pipeline.journals import COUNTER
 
+from coterie.kernel.records import ViewInstalled
+from coterie.kernel.views import Member, ViewId
 from coterie.pipeline.checks import CHECKS, MESSAGE_CHECK_NAMES
 from coterie.pipeline.lake import Lake
 
@@ -215,6 +219,23 @@ def test_a_life_that_forgot_and_did_not_say_so(optimistic_lake: Lake) -> None:
     )
     assert edit(optimistic_lake, "segments", forgetful)
     assert "memory" in broken(optimistic_lake)
+
+
+def test_a_majority_that_came_too_late(tmp_path: Path) -> None:
+    """4.1: others took the entry in a later view, so it cannot have been what was counted."""
+    later = ViewId(2, "b", 1)
+    told = {name: begin("g", name) for name in NAMES}
+    told["a"] += [entries("g", "a", 1, [b"x"]), settled("g", "a", 1)]
+    for name in "bc":
+        me = Member(name, 1)
+        installed = ViewInstalled(
+            "g", me, 1, view=later, members=MEMBERS, previous=VIEW, transitional=(me,)
+        )
+        told[name] += [installed, entries("g", name, 1, [b"x"])]
+    write(tmp_path / "journals", "g", told)
+    results = verify_here(seal_here(tmp_path / "journals", tmp_path / "lake"))["g"]
+    [violation] = [row for row in results.violations if row["check"] == "authoritative majority"]
+    assert "only 1 of 3 replicas had accepted it" in violation["evidence"]
 
 
 def test_another_entry_in_an_accepted_history(optimistic_lake: Lake) -> None:

@@ -35,6 +35,8 @@ def test_journals_are_a_data_source(
         expected, key=lambda row: [row[name] for name in order]
     )
     assert found
+    sealed = spark.read.format("coterie").load(optimistic_lake.root)
+    assert sealed.where(wanted).count() == len(found)
     lives = spark.read.format("coterie").option("table", "lives").load(str(optimistic_journals))
     assert {row["stack"] for row in rows_of(lives.where("event = 'started'"))} == {"DYNSEQ:PVSYNC"}
 

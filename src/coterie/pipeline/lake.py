@@ -14,7 +14,7 @@ exactly them. A file counts only if a row of `segments` lists it.
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -41,6 +41,17 @@ class LakeError(JournalError):
     """A folder is not the lake it should be."""
 
 
+def is_lake(root: str | Path) -> bool:
+    """Say whether a folder is a lake."""
+    return (Path(root) / _ABOUT).is_file()
+
+
+def writer_of(file: str | PurePath) -> tuple[str, int]:
+    """Give the replica and the life whose rows a file of the lake holds."""
+    replica, incarnation, _ = PurePath(file).stem.rsplit("-", 2)
+    return unquote(replica), int(incarnation)
+
+
 class Lake:
     """Where the tables lie. A plain value, so that tasks can have it."""
 
@@ -51,8 +62,7 @@ class Lake:
     @classmethod
     def make(cls, root: str | Path, *, width: int = RANGE_WIDTH) -> Lake:
         """Open a lake, or begin one in a folder that is empty or not there."""
-        about = Path(root) / _ABOUT
-        if about.exists():
+        if is_lake(root):
             return cls.open(root)
         folder = Path(root)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -60,7 +70,7 @@ class Lake:
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f"{DRAFT}{_ABOUT}"
         draft.write_text(json.dumps({"format": FORMAT, "width": width}) + "\n", encoding="utf-8")
-        draft.rename(about)
+        draft.rename(folder / _ABOUT)
         return cls(str(root), width)
 
     @classmethod
@@ -94,11 +104,7 @@ class Lake:
 
     def segments(self) -> pa.Table:
         """Give all rows of `segments`: what the lake holds."""
-        parts = [
-            pq.read_table(path, schema=SEGMENTS)
-            for path in sorted(self.path("segments").glob("*/*.parquet"))
-            if not path.name.startswith(DRAFT)
-        ]
+        parts = [self.table("segments", group) for group in self.groups()]
         return pa.concat_tables(parts) if parts else SEGMENTS.empty_table()
 
     def groups(self) -> list[str]:
@@ -106,24 +112,27 @@ class Lake:
         folders = self.path("segments").glob("*")
         return sorted(unquote(folder.name) for folder in folders if folder.is_dir())
 
+    def files_of(self, table: str, group: str) -> Iterator[tuple[Path, int | None]]:
+        """Give the files of a table of one group, each with the number of its range, if any."""
+        folder = self.path(f"{table}/{quote(group, safe='')}")
+        is_cut = table in POSITIONED
+        for path in sorted(folder.glob("*/*.parquet" if is_cut else "*.parquet")):
+            if not path.name.startswith(DRAFT):
+                yield path, int(path.parent.name) if is_cut else None
+
     def ranges(self, group: str) -> dict[int, dict[str, list[str]]]:
         """Give the files of each range of a group, by table."""
         found: dict[int, dict[str, list[str]]] = {}
         for table in POSITIONED:
-            for path in sorted(self.path(f"{table}/{quote(group, safe='')}").glob("*/*.parquet")):
-                if not path.name.startswith(DRAFT):
-                    files = found.setdefault(int(path.parent.name), {})
-                    files.setdefault(table, []).append(str(path))
+            for path, number in self.files_of(table, group):
+                assert number is not None
+                found.setdefault(number, {}).setdefault(table, []).append(str(path))
         return dict(sorted(found.items()))
 
     def table(self, table: str, group: str) -> pa.Table:
-        """Give all rows of a table that stays small, of one group, in the order of each life."""
+        """Give all rows of a table of one group, in the order of each life."""
         schema = JOURNAL_TABLES[table]
-        parts = [
-            pq.read_table(path, schema=schema)
-            for path in sorted(self.path(f"{table}/{quote(group, safe='')}").glob("*.parquet"))
-            if not path.name.startswith(DRAFT)
-        ]
+        parts = [pq.read_table(path, schema=schema) for path, _ in self.files_of(table, group)]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def files(self) -> Iterator[Path]:

@@ -14,7 +14,8 @@ import numpy as np
 
 from coterie.kernel.engine import Standing as Claim
 from coterie.pipeline.judging import Judgement, Standing, fates, judge
-from coterie.pipeline.ranges import EntryFiles, Range, read_replies, writer_of
+from coterie.pipeline.lake import writer_of
+from coterie.pipeline.ranges import EntryFiles, Range, read_replies
 from coterie.pipeline.requests import requests_of
 from coterie.pipeline.results import VIOLATIONS_MAX, Results
 from coterie.pipeline.witnesses import place_of
@@ -150,6 +151,7 @@ def check_range(task: Range, testimony: Testimony, clock_bound: int) -> Results:
     results = Results(task.group)
     one_authoritative_entry(facts, results)
     authoritative_majority(facts, results)
+    settled_too_early(facts, results)
     authoritative_for_ever(facts, results)
     global_ordering(facts, results)
     acknowledged(facts, results)
@@ -198,6 +200,45 @@ def authoritative_majority(facts: RangeFacts, results: Results) -> None:
             position=position,
             rows=facts.places(position),
         )
+
+
+def settled_too_early(facts: RangeFacts, results: Results) -> None:
+    """What a replica calls authoritative in a view, a majority had accepted in it or before.
+
+    Journals have no common clock. But a replica hears only from members of the view it is in: what
+    others accepted in later views cannot have been what it counted.
+    """
+    check = "authoritative majority"
+    testimony, rows, start = facts.testimony, facts.rows, facts.task.start
+    if testimony.missing or testimony.has_accepted_loss:
+        return
+    positions = facts.positions
+    places = positions - start
+    prints = facts.dense(facts.judgement.fingerprints[facts.chosen], 0)
+    accepted = np.full((len(testimony.witnesses), facts.task.width), _LATE, np.int64)
+    for bit, witness in enumerate(testimony.witnesses):
+        mine = np.flatnonzero(rows.bits == bit)
+        mine = mine[rows.fingerprints[mine] == prints[rows.positions[mine] - start]]
+        np.minimum.at(accepted[bit], rows.positions[mine] - start, witness.ranks(rows.keys[mine]))
+        for rank, restored in witness.restorations:
+            covered = accepted[bit, : max(restored - start + 1, 0)]
+            np.minimum(covered, rank, out=covered)
+        accepted[bit, : max(witness.unseen - start + 1, 0)] = 0
+    counted = accepted[: len(testimony.configuration.members), places]
+    for witness in testimony.witnesses:
+        ranks = witness.settled_in(positions)
+        had = (counted <= ranks).sum(axis=0)
+        early = (ranks >= 0) & (had < testimony.configuration.majority)
+        for index in np.flatnonzero(early).tolist():
+            position = int(positions[index])
+            results.violate(
+                check,
+                f"{witness.replica} called the entry at {position} authoritative in a view in "
+                f"which, and before which, only {had[index]} of "
+                f"{len(testimony.configuration.members)} replicas had accepted it",
+                position=position,
+                rows=facts.places(position),
+            )
 
 
 def authoritative_for_ever(facts: RangeFacts, results: Results) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coterie.pipeline.judging import Acceptances
+from coterie.pipeline.lake import writer_of
 from coterie.pipeline.schemas import ENTRIES, REPLIES
 from coterie.pipeline.witnesses import key_of
 
@@ -53,12 +52,6 @@ def ranges_of(lake: Lake, groups: Iterable[str]) -> list[Range]:
         for group in groups
         for number, files in lake.ranges(group).items()
     ]
-
-
-def writer_of(file: str) -> tuple[str, int]:
-    """Give the replica and the life whose rows a file of the lake holds."""
-    replica, incarnation, _ = PurePath(file).stem.rsplit("-", 2)
-    return unquote(replica), int(incarnation)
 
 
 class EntryFiles:

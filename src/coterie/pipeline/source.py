@@ -6,9 +6,12 @@ Options: `path`, the folder that holds the groups (several with a newline betwee
 name of `coterie.pipeline.schemas.JOURNAL_TABLES` (default: `entries`); `growing`, whether replicas
 are still at work (default: false); `strict`, whether damage stops the job (default: false).
 
-One partition is one segment. Filters on `group` and `replica` choose segments, and so does an
-upper bound of `position`, by what the replica had settled when it began the segment: entries are
-accepted above that. All of them, and lower bounds, are applied to the rows as well.
+The path may also be a lake (`coterie.pipeline.lake`): the same tables, from the sealed files.
+
+One partition is one segment, or one file of the lake. Filters on `group` and `replica` choose
+among them. So does a bound of `position`: in a lake by ranges, in journals an upper one by what the
+replica had settled when it began the segment, as entries are accepted above that. All bounds are
+applied to the rows as well.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -30,12 +34,14 @@ from pyspark.sql.datasource import (
 
 from coterie.journal import FileDisk, JournalError, VersionUnknown
 from coterie.journal.format import read_segment_head
+from coterie.pipeline.lake import Lake, is_lake, writer_of
 from coterie.pipeline.planning import SegmentTask, plan
 from coterie.pipeline.reading import read_segment
 from coterie.pipeline.schemas import JOURNAL_TABLES, spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
@@ -50,6 +56,14 @@ class SegmentPartition(InputPartition):
     def __init__(self, task: SegmentTask) -> None:
         super().__init__(task.path)
         self.task = task
+
+
+class SealedPartition(InputPartition):
+    """One file of a lake as Spark's unit of work."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
 
 
 class JournalSource(DataSource):
@@ -109,13 +123,19 @@ class JournalBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Give the segments that may hold rows that are wanted."""
+        if len(self._roots) == 1 and is_lake(self._roots[0]):
+            return [SealedPartition(str(path)) for path in self._sealed(self._roots[0])]
         tasks = plan(
             self._roots, growing=self._growing, groups=self._groups, replicas=self._replicas
         )
         return [SegmentPartition(task) for task in tasks if self._may_hold(task)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one segment."""
+        """Read one segment, or one file of a lake."""
+        if isinstance(partition, SealedPartition):
+            table = pq.read_table(partition.path, schema=JOURNAL_TABLES[self._table])
+            yield from (self._within(batch) for batch in table.to_batches())
+            return
         assert isinstance(partition, SegmentPartition)
         for _, batch in read_segment(partition.task, (self._table,), strict=self._strict):
             yield self._within(batch)
@@ -150,6 +170,21 @@ class JournalBatchReader(DataSourceReader):
     def _bound(self, lowest: int, highest: int) -> None:
         self._lowest = max(self._lowest, lowest)
         self._highest = min(self._highest, highest)
+
+    def _sealed(self, root: str) -> Iterator[Path]:
+        """Give the files of a lake that may hold rows that are wanted."""
+        lake = Lake.open(root)
+        for group in lake.groups():
+            if self._groups is not None and group not in self._groups:
+                continue
+            for path, number in lake.files_of(self._table, group):
+                start = (number or 0) * lake.width
+                is_outside = number is not None and (
+                    start > self._highest or start + lake.width <= self._lowest
+                )
+                is_other = self._replicas is not None and writer_of(path)[0] not in self._replicas
+                if not (is_outside or is_other):
+                    yield path
 
     def _may_hold(self, task: SegmentTask) -> bool:
         if self._table != "entries" or self._highest == _LARGEST:

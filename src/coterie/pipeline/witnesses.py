@@ -109,12 +109,32 @@ class Witness:
     """Entries up to here it accepted as part of a state, or its records of them are removed."""
     unseen: int = 0
     """Entries up to here it may have accepted in records that are removed."""
+    views: list[tuple[int, int]] = field(default_factory=list)
+    """When it installed views, and their ranks among all views of the group."""
+    settlements: list[tuple[int, int]] = field(default_factory=list)
+    """In which views, by rank, it settled positions, and up to where; both rise."""
+    restorations: list[tuple[int, int]] = field(default_factory=list)
+    """In which views, by rank, it took over states, and of which positions."""
     acceptances: list[tuple[int, int]] = field(default_factory=list)
     """When it accepted primary views, and how long their initial histories were."""
     is_complete: bool = True
     """Whether all of its journal could be read."""
     is_shortened: bool = False
     """Whether some of it was removed before it could be read."""
+
+    def ranks(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give the ranks of the views in which it wrote some of its records; 0 is before all."""
+        begun = np.array([0, *(key for key, _ in self.views)], np.int64)
+        ranked = np.array([0, *(rank for _, rank in self.views)], np.int64)
+        found: NDArray[np.int64] = ranked[np.searchsorted(begun, keys, side="right") - 1]
+        return found
+
+    def settled_in(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give the ranks of the views in which it settled positions; -1 where it did not."""
+        reached = np.array([position for _, position in self.settlements], np.int64)
+        ranked = np.array([*(rank for rank, _ in self.settlements), -1], np.int64)
+        found: NDArray[np.int64] = ranked[np.searchsorted(reached, positions)]
+        return found
 
     def fates(
         self, positions: NDArray[np.int64], keys: NDArray[np.int64]
@@ -202,8 +222,11 @@ def testimony_of(lake: Lake, group: str) -> Testimony:
     few = ["replica", "incarnation", "sequence", "event", "position"]
     for row in _rows(lake.table("standings", group).select([*few, "restored"])):
         gathering.note(row, 1)
-    for row in _rows(lake.table("views", group).select(few), event="accepted"):
+    views = lake.table("views", group).select([*few, "view"])
+    for row in _rows(views, event="accepted"):
         gathering.note(row, 1)
+    for row in _rows(views, event="installed"):
+        gathering.note({**row, "view": tuple(row["view"].values())}, 1)
     kinds = {kind.value for kind in _INCOMPLETE}
     for row in findings_of(lake, group).to_pylist():
         if row["kind"] in kinds:
@@ -254,6 +277,13 @@ class _Gathering:
                 f"group {self.group} has {len(names)} replicas, at most {REPLICAS_MAX}"
             )
         result = Testimony(self.group, self.stack, self.configuration, [])
+        views = {
+            row["view"]
+            for notes in self._notes.values()
+            for _, _, row in notes
+            if row["event"] == "installed"
+        }
+        ranks = {view: rank for rank, view in enumerate(sorted(views), 1)}
         for name in names:
             notes = self._notes.get(name)
             witness = Witness(name, is_complete=notes is not None and name not in self.incomplete)
@@ -262,6 +292,8 @@ class _Gathering:
             _mark_gaps(segments)
             witness.is_complete &= not (_lost_writes(segments) or _lost_lives(segments))
             for key, _, row in in_order:
+                if row["event"] == "installed":
+                    witness.views.append((key, ranks[row["view"]]))
                 _tell(witness, key, row)
                 result.has_accepted_loss |= row["event"] == "recovered"
             result.witnesses.append(witness)
@@ -312,6 +344,7 @@ def _tell(witness: Witness, key: int, row: dict[str, Any]) -> None:
             witness.acceptances.append((key, position))
         case "settled":
             witness.settled = position
+            _tell_settlement(witness, position)
         case "rolled back":
             _tell_breach(witness, key, position, "rolled back what is above it")
         case "adopted" if row["restored"]:
@@ -320,6 +353,7 @@ def _tell(witness: Witness, key: int, row: dict[str, Any]) -> None:
             witness.voidings.append(Voiding(key, settled, Void.RESTORED, restored, settled))
             witness.settled = restored
             witness.covered = max(witness.covered, restored)
+            witness.restorations.append((witness.views[-1][1] if witness.views else 0, restored))
         case "adopted":
             _tell_breach(witness, key, position, "adopted a history without it")
             witness.voidings.append(Voiding(key, position, Void.ADOPTED, position, settled))
@@ -343,6 +377,15 @@ def _tell_segment(witness: Witness, key: int, row: dict[str, Any]) -> None:
         witness.covered = max(witness.covered, row["settled"])
         witness.unseen = max(witness.unseen, row["version_position"])
         witness.is_shortened = True
+
+
+def _tell_settlement(witness: Witness, position: int) -> None:
+    rank = witness.views[-1][1] if witness.views else 0
+    if witness.settlements and witness.settlements[-1][1] >= position:
+        return  # known from an earlier life
+    if witness.settlements and witness.settlements[-1][0] == rank:
+        witness.settlements.pop()
+    witness.settlements.append((rank, position))
 
 
 def _tell_breach(witness: Witness, key: int, position: int, how: str) -> None:
