@@ -15,6 +15,7 @@ import builtins
 import dis
 import sys
 import types
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -49,9 +50,10 @@ def with_nested(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from with_nested(constant)
 
 
-def steps(code: types.CodeType) -> list[dis.Instruction]:
+@lru_cache(maxsize=256)  # a helper is looked at for every update that calls it
+def steps(code: types.CodeType) -> Sequence[dis.Instruction]:
     """Give the instructions that do something."""
-    return [step for step in dis.get_instructions(code) if step.opname not in _NO_STEPS]
+    return tuple(step for step in dis.get_instructions(code) if step.opname not in _NO_STEPS)
 
 
 def is_load(step: dis.Instruction, name: str) -> bool:
