@@ -12,7 +12,8 @@ from tests.seeded import seeded
 import coterie
 from coterie import ready
 from coterie.kernel.clock import seconds
-from coterie.objects import HostSettings, define
+from coterie.kernel.engine import Role
+from coterie.objects import HostSettings, Level, NotTaken, define
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,6 +148,42 @@ def test_items_expire_and_leaders_are_replaced_where_nobody_calls() -> None:
     prices["b"].host.tick()
     prices.turn()
     assert prices.look("count") == 0
+
+
+def test_without_a_majority_nothing_is_taken_and_time_stands_still() -> None:
+    """What docs/ready-made.md says of a partition."""
+    group = FakeGroup(define(Disks))
+    session = group.open()
+    assert group.result("a", session, 1, "acquire", "disk", "ada", 5.0) == 1
+    group.tell_role("c", Role.MINORITY)
+    cut_off = group.replicas.pop("c")
+
+    holder = cut_off.host.definition.method("holder").encode(("disk",), {})
+    cut_off.host.read(Level.CONSISTENT, 7, "holder", holder)
+    arguments = group.definition.encode_call("acquire", ("tape", "cy"), {})
+    cut_off.host.call(session, 2, "acquire", arguments)
+    for outcome in (*cut_off.desk.of(0, 7), *cut_off.desk.of(session, 2)):
+        assert isinstance(outcome, NotTaken)
+        assert "no majority" in outcome.reason
+
+    # On the other side the lease ends, and the lock goes to somebody else.
+    for _ in range(6):
+        group.advance_clocks(seconds(1))
+        cut_off.surroundings.now = group["a"].surroundings.now
+        cut_off.host.tick()
+        group["a"].host.tick()
+        group.turn()
+    assert not cut_off.waiting
+    assert group.look("holder", "disk") is None
+    assert group.result("b", session, 3, "acquire", "disk", "bob") == 2
+    shown = cut_off.host.query(Level.WEAK, "holder", "disk")
+    assert isinstance(shown, ready.Holding)
+    assert (shown.owner, shown.fence) == ("ada", 1)
+
+    # When it is over, it takes over what the others did.
+    group.replace("c", "a")
+    assert group.look("is_current", "disk", 2) is True
+    assert group.look("is_current", "disk", 1) is False
 
 
 def test_a_counter_runs_without_total_order() -> None:
