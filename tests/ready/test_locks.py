@@ -120,6 +120,17 @@ def test_a_leader_that_resigns_is_followed_by_the_next() -> None:
     assert at(2, lambda: election.campaign("ada")) == Term(3, "ada")
 
 
+def test_who_is_late_stands_no_more_and_cannot_resign() -> None:
+    election = make(Election)
+    at(0, lambda: election.campaign("ada", 1))
+    at(0, lambda: election.campaign("bob", 9))
+    assert not at(5, lambda: election.resign("ada"))
+    assert at(5, election.standing) == ["bob"]
+    assert at(5, election.leader) == Term(2, "bob")
+    assert at(5, lambda: election.resign("bob"))
+    assert at(5, election.leader) is None
+
+
 def test_a_term_has_one_leader_even_if_it_comes_back() -> None:
     election = make(Election)
     at(0, lambda: election.campaign("ada", 1))

@@ -53,11 +53,9 @@ class Election:
     def resign(self, candidate: Name) -> bool:
         """Stand no longer; say whether the candidate stood."""
         self._forget_who_is_late()
-        if candidate not in self.candidates:
-            return False
-        del self.candidates[candidate]
+        has_stood = self.candidates.pop(candidate, None) is not None
         self._elect()
-        return True
+        return has_stood
 
     @query
     def leader(self) -> Term | None:
