@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,17 +15,26 @@ from coterie.journal.recovery import recover
 from coterie.journal.segments import list_journals
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import seconds
+from coterie.kernel.layers import Context, Layer
+from coterie.replication.primary import PrimaryViews
 from coterie.simulation import Group, Host, RunOptions, Simulation, run_seed
 from coterie.simulation.simulation import SIMULATED_JOURNAL
+from coterie.stacks import LAYERS
 
 STACK = "SAFE:DYNSEQ:PVSYNC"
 
 
-def group_of(names: str = "abc", *, sync: Sync = Sync.TURN, stack: str = STACK) -> Group:
+def group_of(
+    names: str = "abc",
+    *,
+    sync: Sync = Sync.TURN,
+    stack: str = STACK,
+    layers: Mapping[str, type[Layer]] = LAYERS,
+) -> Group:
     journal = msgspec.structs.replace(
         SIMULATED_JOURNAL, journal=JournalSettings(sync=sync, segment_bytes=2000)
     )
-    group = Simulation(seed=7, stack=stack, journal=journal).group(*names)
+    group = Simulation(seed=7, stack=stack, journal=journal, layers=layers).group(*names)
     group.run_until_whole()
     return group
 
@@ -202,9 +212,8 @@ def test_a_group_that_has_forgotten_stops_until_its_operator_accepts_the_loss(st
     group.check()
 
 
-def test_who_was_away_gives_up_what_was_lost_without_it() -> None:
-    """A survivor whose settled history is not the group's any more takes over the group's."""
-    group = group_of("abcde")
+def come_back_with_a_lost_history(group: Group, *, written_since: int) -> None:
+    """Only b settled the last 7 of its 27 entries and lives; a's 20 count; then b comes back."""
     write(group, "b")
     group.partition("a", "bcde")
     write(group, "b", 7)
@@ -218,18 +227,40 @@ def test_who_was_away_gives_up_what_was_lost_without_it() -> None:
     assert settled(group["a"]) == 20
     group["a"].accept_loss()
     group.run_until_whole()
-    write(group, "c", 3)
+    write(group, "c", written_since)
     group["b"].start()
     assert group["b"].keeper is not None
     assert group["b"].keeper.past().settled == 27
     group.run_until_whole()
     write(group, "d", 5)
-    assert positions(group) == {28}
+
+
+@pytest.mark.parametrize("written_since", [3, 30])
+def test_who_was_away_gives_up_what_was_lost_without_it(written_since: int) -> None:
+    """A survivor whose settled history is not the group's any more takes over the group's."""
+    group = group_of("abcde")
+    come_back_with_a_lost_history(group, written_since=written_since)
+    assert positions(group) == {25 + written_since}
     assert len(lost(group)) == 7
     group["b"].restart()
     group.run_until_whole()
-    assert positions(group) == {28}
+    assert positions(group) == {25 + written_since}
     group.check()
+
+
+class HistoriesNotCompared(PrimaryViews):
+    """Takes it for granted that what a learner has settled is in the group's history."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.log.mark = lambda position: 0  # type: ignore[method-assign]  # noqa: ARG005
+
+
+def test_a_history_on_top_of_a_lost_one_is_found_out() -> None:
+    layers = {**LAYERS, "PRIMARY": HistoriesNotCompared}
+    group = group_of("abcde", layers=layers)
+    come_back_with_a_lost_history(group, written_since=30)
+    assert "active replication" in {violation.check for violation in group.violations()}
 
 
 def test_a_word_of_the_operator_is_not_enough_without_a_majority() -> None:

@@ -74,6 +74,8 @@ class _Life:
     member: Member
     is_zombie: bool = False
     has_adopted: bool = False
+    has_accepted: bool = False
+    """Whether it accepted a primary view, and so has the history of the group."""
     entries: dict[int, EntryKey] = field(default_factory=dict)
     end: int = 0
     settled: int = 0
@@ -125,7 +127,7 @@ class EngineTracker:
             case RolledBack(position=position):
                 self._cut(life, position, "rolled back")
             case StateDigest(position=position, digest=digest):
-                life.digests[position] = digest
+                self._on_digest(life, position, digest)
             case Replied(replies=replies):
                 life.replies.extend(replies)
             case Recovered(version=version):
@@ -231,6 +233,7 @@ class EngineTracker:
 
     def _on_accepted(self, life: _Life, record: PrimaryAccepted) -> None:
         self._chain.accepted(record.view, life.member)
+        life.has_accepted = True
         if life.end < record.version.position:
             self._fail(
                 "counted rightly",
@@ -303,6 +306,15 @@ class EngineTracker:
             if digest is not None:
                 self._compare_state(life, place, digest)
         life.settled = max(life.settled, position)
+
+    def _on_digest(self, life: _Life, position: int, digest: bytes) -> None:
+        if self.has_lost and not life.has_accepted:
+            return  # it may still have a history that was lost
+        if position <= life.settled:
+            # Under SAFE an entry is settled before it is executed.
+            self._compare_state(life, position, digest)
+        else:
+            life.digests[position] = digest
 
     def _compare_state(self, life: _Life, place: int, digest: bytes) -> None:
         known, by = self._state.setdefault(place, (digest, life.member))

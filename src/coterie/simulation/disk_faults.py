@@ -115,7 +115,7 @@ def amnesia(group: Group, random: Random) -> Callable[[], None]:
     def start() -> None:
         for host in group.hosts.values():
             host.start()
-        group.recover_by_hand()
+        group.recover_by_hand(random)
 
     return start
 

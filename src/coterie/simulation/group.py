@@ -68,16 +68,19 @@ class Group:
         self.simulation.network.heal(self.arrive)
         self.simulation.note("heal")
 
-    def recover_by_hand(self) -> None:
+    def recover_by_hand(self, random: Random | None = None) -> None:
         """Have an operator look at who is there and let the most advanced history count.
 
         That is for a group whose majority has lost its memory; see `recover --from` in the
-        operator's tools. Where it has not, nothing is done.
+        operator's tools. Where it has not, nothing is done. With *random*, the operator lets
+        anybody's history count, which loses more.
         """
         running = [host for host in self.hosts.values() if host.is_up]
         remembering = sum(not host.lacks_memory for host in self.hosts.values())
-        if running and remembering < self.configuration.majority:
-            max(running, key=lambda host: host.version).accept_loss()
+        if not running or remembering >= self.configuration.majority:
+            return
+        best = max(running, key=lambda host: host.version)
+        (best if random is None else random.choice(running)).accept_loss()
 
     def links_between(self, *sides: Iterable[str]) -> list[Link]:
         """Give all links, both ways, between replicas of different sides."""
