@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 from tests.ready.clocks import SECOND, START, at, make
 
@@ -165,3 +167,15 @@ def test_the_type_of_values_is_checked_before_anything_is_ordered() -> None:
         prices.encode_call("get", ("k" * 1001,), {})
     assert prices.copies_cheaply
     assert {field.name: field.type for field in prices.fields}["items"] == dict[str, Item[int]]
+
+
+class Histories(Dictionary[deque[int]]): ...
+
+
+def test_values_may_be_anything_that_can_be_a_field() -> None:
+    definition = define(Histories)
+    histories = make(Histories)
+    histories.put("tea", deque([1, 2]))
+    taken_over = definition.assemble(definition.pieces(histories, 1000))
+    assert isinstance(taken_over, Histories)
+    assert taken_over.get("tea") == deque([1, 2])

@@ -38,4 +38,4 @@ def microseconds(duration: float) -> int:
 
 def weigh(value: object) -> int:
     """Give how many bytes a value takes on its way, which is about what it takes at rest."""
-    return len(_encode(value))
+    return len(_encode(value, enc_hook=list))  # a deque travels as a list
