@@ -33,7 +33,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
         help="seal, rebuild, verify and report, once",
         description="Read the journals of all replicas, rebuild the one authoritative history, "
         "check every promise against it, and write tables and report.html. Exit status 1 if a "
-        "promise was broken.",
+        "promise was broken, 3 if none was but journals are missing or cannot be read.",
     )
     run.add_argument(
         "journals", nargs="+", type=Path, metavar="JOURNALS", help="folders with journals in them"
@@ -48,13 +48,22 @@ def add_parser(subparsers: Subparsers) -> Parser:
         metavar="GROUP=MODULE:CLASS",
         help="which class a group runs: then the history is run on it, and events are written",
     )
-    run.add_argument(
-        "--master", default="", metavar="URL", help="a Spark cluster: spark://host:7077"
-    )
+    add_cluster_options(run)
     run.add_argument("--strict", action="store_true", help="stop at damage in a journal")
     run.add_argument("--growing", action="store_true", help="the replicas are still at work")
     run.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
+
+
+def add_cluster_options(parser: Parser) -> None:
+    """Let a command choose where Spark runs."""
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
+        "--master", default="", metavar="URL", help="a Spark cluster: spark://host:7077"
+    )
+    place.add_argument(
+        "--remote", default="", metavar="URL", help="a server of Spark Connect: sc://host:15002"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         roots = find_journals(args.journals)
-        say(f"journals in {len(roots)} folders; starting Spark ({args.master or LOCAL})")
-        spark = make_session(master=args.master or LOCAL)
+        place = args.remote or args.master or LOCAL
+        say(f"journals in {len(roots)} folders; starting Spark ({place})")
+        spark = make_session(master=args.master or LOCAL, remote=args.remote)
         try:
             outcome = run_pipeline(
                 spark,
@@ -92,7 +102,14 @@ def run(args: argparse.Namespace) -> int:
     except (CoterieError, OSError) as error:
         raise UsageError(str(error)) from None
     _tell(outcome, as_json=args.json)
-    return exits.DONE if outcome.is_kept else exits.NOT_DONE
+    return _status(outcome)
+
+
+def _status(outcome: Outcome) -> int:
+    """Say in a number how it went: a promise that was broken is worse than what is not known."""
+    if not outcome.is_kept:
+        return exits.NOT_DONE
+    return exits.DONE if outcome.is_whole else exits.UNKNOWN
 
 
 def _jobs(text: str | None) -> tuple[str, ...]:
@@ -127,6 +144,7 @@ def _tell(outcome: Outcome, *, as_json: bool) -> None:
             "verdicts": outcome.verdicts,
             "violations": outcome.violations,
             "findings": outcome.findings,
+            "problems": outcome.problems,
             "events": outcome.events,
             "report": str(outcome.report) if outcome.report else None,
             "seconds": outcome.seconds,
@@ -149,6 +167,8 @@ def summary(outcome: Outcome) -> Iterator[str]:
         yield f"promises:  {counts}"
     for row in outcome.violations[:10]:
         yield f"BROKEN     {row['check']}: {row['evidence']}"
+    for sentence in outcome.problems[:10]:
+        yield f"PROBLEM    {sentence}"
     if outcome.findings:
         yield f"findings:  {outcome.findings} (see the report)"
     if outcome.events:

@@ -22,6 +22,7 @@ from coterie.pipeline.events import write_events
 from coterie.pipeline.findings import findings_of
 from coterie.pipeline.lake import Lake
 from coterie.pipeline.planning import NoJournals
+from coterie.pipeline.problems import problems_of
 from coterie.pipeline.reconstruct import history
 from coterie.pipeline.report import write_report
 from coterie.pipeline.sealing import seal
@@ -50,6 +51,8 @@ class Outcome:
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     violations: list[dict[str, Any]] = field(default_factory=list)
     findings: int = 0
+    problems: list[str] = field(default_factory=list)
+    """What is wrong with the journals, in sentences: verdicts speak only of what was read."""
     events: int = 0
     report: Path | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -58,6 +61,11 @@ class Outcome:
     def is_kept(self) -> bool:
         """Whether no promise was found broken."""
         return not self.violations
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all journals were there and could be read."""
+        return not self.problems
 
 
 def find_journals(folders: Sequence[str | Path]) -> list[str]:
@@ -115,10 +123,12 @@ def run_pipeline(  # noqa: PLR0913 -- all by name
             case "events":
                 outcome.events = write_events(spark, lake, out / "events", programs or {})
             case "report":
+                outcome.problems = problems_of(lake)
                 _recall(spark, outcome)
                 outcome.report = write_report(spark, lake, outcome)
         outcome.seconds[job] = time.perf_counter() - began
     outcome.groups = lake.groups()
+    outcome.problems = problems_of(lake)
     outcome.findings = sum(len(findings_of(lake, group)) for group in outcome.groups)
     return outcome
 

@@ -68,6 +68,7 @@ def _page(figures: Sequence[Figures], outcome: Outcome, findings: Sequence[dict[
         headline, style = "Every promise that could be checked was kept", "good"
     else:
         headline, style = "No promise was checked in this run", "open"
+    problems = "".join(f'<p class="bad">{escape(each)}.</p>' for each in outcome.problems)
     sections = [_group(each, outcome) for each in figures]
     entries = ", ".join(f"{count:,} {word}" for word, count in sorted(outcome.standings.items()))
     entries = f"<p>Entries of all groups: {escape(entries)}.</p>" if entries else ""
@@ -76,7 +77,7 @@ def _page(figures: Sequence[Figures], outcome: Outcome, findings: Sequence[dict[
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Coterie report</title><style>{_style()}</style></head><body><main>"
         f'<h1>Coterie report</h1><p class="{style} headline">{escape(headline)}.</p>'
-        f"{entries}{''.join(sections)}{_violations(outcome)}{_findings(findings)}"
+        f"{problems}{entries}{''.join(sections)}{_violations(outcome)}{_findings(findings)}"
         "<footer>Times are those of the replicas' own clocks. Latency is from the client's clock "
         "when it asked to the replica's when it answered.</footer></main></body></html>\n"
     )

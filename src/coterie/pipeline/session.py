@@ -1,7 +1,8 @@
 """Spark sessions: the one place that knows how Spark is started.
 
 By default Spark runs inside this process on all cores, with no cluster and no service; `master`
-names a cluster instead. All sessions know the data source `coterie`
+names a cluster instead, and `remote` a server of Spark Connect, which needs no Java here. A cluster
+gets this package with the job. All sessions know the data source `coterie`
 (`coterie.pipeline.source`).
 """
 
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from coterie.pipeline.cluster import check_reachable, check_workers, pack
 from coterie.pipeline.java import java_home
 from coterie.pipeline.source import JournalSource
 
@@ -44,17 +46,38 @@ SMALL = {
 
 
 def make_session(
-    *, master: str = LOCAL, name: str = "coterie", settings: Mapping[str, str] | None = None
+    *,
+    master: str = LOCAL,
+    remote: str = "",
+    name: str = "coterie",
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Start Spark, or give the session that this process has already."""
-    os.environ["JAVA_HOME"] = str(java_home())
+    """Start Spark, or give the session that this process has already.
+
+    Raises `ClusterUnreachable` within a bounded time if *master* or *remote* does not answer.
+    """
+    cluster = remote or ("" if master.startswith("local") else master)
+    if cluster:
+        check_reachable(cluster)
+    else:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Workers must be this very interpreter: they import what it has installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**DEFAULTS, **(settings or {})}.items():
+    if remote:
+        builder = SparkSession.builder.appName(name).remote(remote)
+        wanted = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
+    else:
+        os.environ["JAVA_HOME"] = str(java_home())
+        builder = SparkSession.builder.appName(name).master(master)
+        wanted = DEFAULTS
+    for key, value in {**wanted, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    if remote:
+        spark.addArtifacts(str(pack()), pyfile=True)
+    elif cluster:
+        spark.sparkContext.addPyFile(str(pack()))
+    if cluster:
+        check_workers(spark, cluster)
     spark.dataSource.register(JournalSource)
     return spark
