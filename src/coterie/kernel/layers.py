@@ -394,6 +394,9 @@ class Layer:
     def finish_turn(self) -> None:
         """Send what gathered up during the turn; called once at its end, top layer first."""
 
+    def end_turn(self) -> None:
+        """Speak of what lower layers delivered while they finished; called after all have."""
+
 
 class Side:
     """One of two views that may merge, as far as its contact has told."""

@@ -126,6 +126,7 @@ class Replica:
         self.top = top
         self.layers = tuple(layers)
         self.bottom = bottom
+        self._ending = [layer for layer in layers if type(layer).end_turn is not Layer.end_turn]
         for upper, lower in pairwise([top, *layers]):
             upper.below = lower
             lower.above = upper
@@ -151,3 +152,5 @@ class Replica:
         self.top.finish_turn()
         for layer in self.layers:
             layer.finish_turn()
+        for layer in self._ending:
+            layer.end_turn()

@@ -74,6 +74,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     history_bytes: int = 32 << 20
     """How many bytes of settled entries are kept for replicas that come back; older ones are
     in the state only, which is then sent whole."""
+    announce_delay: Duration = milliseconds(5)
+    """How long members that wait for nothing may stay behind in what they know to be settled."""
     transfer_resend: Duration = milliseconds(100)
     """How long a learner waits for an answer before it asks another donor."""
 

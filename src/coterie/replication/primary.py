@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from coterie.kernel.views import Member, View
 
 
+ANNOUNCE = "primary announce"
+"""The name of the timer for telling what is settled, when there is nothing else to tell."""
+
+
 class PrimaryViews(FormingViews[Transfer]):
     """The layer that keeps the history."""
 
@@ -60,6 +64,8 @@ class PrimaryViews(FormingViews[Transfer]):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._hurries = False
+        self._has_cast = False
+        """Whether something was cast in the running turn."""
         self._waiting: deque[Sequence[bytes]] = deque()
         self._waiting_bytes = 0
         # Our own entries that may have to be proposed again: first number, payloads.
@@ -95,6 +101,7 @@ class PrimaryViews(FormingViews[Transfer]):
 
     def view(self, view: View) -> None:
         self.context.cancel_timer("primary ack")
+        self.context.cancel_timer(ANNOUNCE)
         super().view(view)
 
     def _my_credentials(self) -> Credentials:
@@ -262,8 +269,16 @@ class PrimaryViews(FormingViews[Transfer]):
             return
         if self.role is Role.PRIMARY:
             self._cast_waiting()
-            self._acknowledge()
-            self._announce_settled()
+
+    def end_turn(self) -> None:
+        # Not earlier: a sequencer orders at the end of its turn, and whoever proposed what it
+        # ordered has a majority of three with the acknowledgement that comes with the order.
+        if self.below.is_stopped or self.role is not Role.PRIMARY:
+            return
+        speaks = self._has_cast or any(member != self.me for member in self._ack_to)
+        self._has_cast = False
+        self._acknowledge()
+        self._announce_settled(speaks=speaks)
 
     def _cast_waiting(self) -> None:
         while self._waiting:
@@ -275,6 +290,7 @@ class PrimaryViews(FormingViews[Transfer]):
             self._waiting.popleft()
             self._waiting_bytes -= sum(map(len, payloads))
             self._pending.append((first, payloads))
+            self._has_cast = True
 
     def _acknowledge(self) -> None:
         """Tell the first member, and those who wait for their entries, what we have."""
@@ -290,9 +306,25 @@ class PrimaryViews(FormingViews[Transfer]):
                 self._send(member, message)
         self._watch_settling()
 
-    def _announce_settled(self) -> None:
-        """The first member hears from everyone, so it tells everyone."""
+    def _announce_settled(self, *, speaks: bool) -> None:
+        """The first member hears from everyone, so it tells everyone.
+
+        Who proposed an entry hears from everyone itself, so nobody is in a hurry for this: it goes
+        with the next thing to be said, or after a short while. Said at once it would cost every
+        member a turn for every call, and the caller's answer would wait for the frames.
+        """
         if self._view.members[0] != self.me or self.log.settled <= self._announced:
+            return
+        if self._hurries and not speaks:
+            if not self.context.timer_is_set(ANNOUNCE):
+                wait = self.context.settings.announce_delay
+                self.context.set_timer(ANNOUNCE, wait, self._announce_now)
+            return
+        self._announce_now()
+
+    def _announce_now(self) -> None:
+        self.context.cancel_timer(ANNOUNCE)
+        if self.role is not Role.PRIMARY or self.log.settled <= self._announced:
             return
         self._announced = self.log.settled
         message = SettledUpTo(self.log.settled)
