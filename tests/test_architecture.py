@@ -27,12 +27,10 @@ ALLOWED: dict[str, set[str]] = {
     "objects": FOUNDATION,
     "ready": {"objects"},  # written as users would write them
     "checking": FOUNDATION,
-    "transactional": {"kernel", "objects", "vsr"},
+    "transactional": FOUNDATION | {"assembly", "objects", "runtime", "vsr"},
     "stacks": LAYERS,
     "assembly": LAYERS | {"stacks", "objects"},
-    "simulation": LAYERS
-    | {"assembly", "stacks", "checking", "objects", "ready", "vsr"}
-    | {"transactional"},
+    "simulation": LAYERS | {"assembly", "stacks", "checking", "objects", "ready", "vsr"},
     "runtime": FOUNDATION | {"assembly", "membership", "stacks"},
     "demo": LAYERS | {"assembly", "stacks", "objects", "runtime", "client", "service", "pipeline"},
     "locally": LAYERS | {"assembly", "stacks", "objects", "runtime", "client"},

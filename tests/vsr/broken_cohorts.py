@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from tests.vsr.chain import ChainWorld
 
 from coterie.kernel.records import InvitationAccepted, InvitationsMade
-from coterie.simulation.machines import remember
 from coterie.vsr.buffer import Buffer
 from coterie.vsr.cohort import Cohort, Status
 from coterie.vsr.manager import Manager
 from coterie.vsr.messages import Ack, Events, NewView
+from coterie.vsr.module import remember
 
 if TYPE_CHECKING:
     from collections.abc import Callable

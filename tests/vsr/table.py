@@ -13,8 +13,8 @@ from coterie.kernel.clock import Instant
 from coterie.kernel.layers import Context
 from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.kernel.views import Configuration, Member
-from coterie.simulation.machines import remember
 from coterie.vsr import Cohort, Memory, VsrSettings
+from coterie.vsr.module import remember
 from coterie.vsr.replica import build_cohort
 
 if TYPE_CHECKING:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -20,12 +23,20 @@ def test_every_limit_on_the_page_is_the_default(name: str, amount: str, unit: st
     assert getattr(VsrSettings(), name) == int(amount.replace(" ", "")) * UNITS.get(unit, 1)
 
 
+def test_the_example_on_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    module = types.ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    exec(compile(code, "page", "exec", dont_inherit=True), vars(module))  # noqa: S102 -- ours
+    asyncio.run(module.main())
+
+
 def test_the_page_lists_most_limits() -> None:
     assert len(ROWS) >= 18
 
 
 def test_every_module_on_the_page_exists() -> None:
     folder = Path(__file__).parents[2] / "src" / "coterie" / "vsr"
-    names = set(re.findall(r"`(\w+\.py)`", PAGE.partition("## Views")[0]))
+    names = set(re.findall(r"^\| .*`(\w+\.py)`", PAGE.partition("## Views")[0], re.MULTILINE))
     assert names
     assert names <= {path.name for path in folder.glob("*.py")}

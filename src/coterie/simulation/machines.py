@@ -16,13 +16,12 @@ from coterie.kernel.clock import Duration, milliseconds
 from coterie.kernel.errors import FrameError
 from coterie.kernel.layers import Context
 from coterie.kernel.process import Process
-from coterie.kernel.records import InvitationAccepted, InvitationsMade, ViewStarted
 from coterie.kernel.views import Configuration, Member
 from coterie.kernel.wire import decode_frame
 from coterie.membership.detector import HeartbeatDetector
 from coterie.simulation.simulation import SIMULATED_SETTINGS, Simulation
 from coterie.vsr.cohort import Cohort
-from coterie.vsr.module import Memory
+from coterie.vsr.module import Memory, remember
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,18 +49,6 @@ class Builder(Protocol):
 
     def __call__(self, context: Context, memory: Memory) -> Replica:
         """Build the replica, knowing what *memory* holds."""
-
-
-def remember(memory: Memory, record: Record | VsrRecord) -> Memory:
-    """Give what is on stable storage after a record was written to it (design 10 f)."""
-    match record:
-        case InvitationsMade(view=view) | InvitationAccepted(view=view):
-            return replace(memory, max_viewid=view)
-        case ViewStarted(view=view, primary=primary, member=member):
-            led = view if primary == member else memory.led
-            return replace(memory, max_viewid=view, cur_viewid=view, led=led)
-        case _:
-            return memory
 
 
 class Machine:

@@ -12,17 +12,38 @@
             return self.accounts[account]
 
         @update
+        def withdraw(self, account: str, amount: int) -> int:
+            return self.deposit(account, -amount)
+
+        @update
         async def send(self, account: str, amount: int, group: str, to: str) -> int:
             self.accounts[account] -= amount
             await other(group, Bank).deposit(to, amount)    # the same transaction
             return self.accounts[account]
+
+    async with local_groups(eu=Bank, us=Bank) as groups:
+        async with groups.transaction() as t:
+            await t.eu.withdraw("alice", 10)
+            await t.us.deposit("bob", 10)
 
 A class written for the other stacks runs here unchanged: its fields together are then one object,
 with one lock. `docs/vsr.md` says what a transaction promises.
 """
 
 from coterie.transactional.executor import ObjectExecutor
+from coterie.transactional.face import CallFailed, TransactionAborted, TransactionUnknown
+from coterie.transactional.local import LocalGroups, local_groups
 from coterie.transactional.nested import NestedFailed, other
 from coterie.transactional.tables import Table
 
-__all__ = ["NestedFailed", "ObjectExecutor", "Table", "other"]
+__all__ = [
+    "CallFailed",
+    "LocalGroups",
+    "NestedFailed",
+    "ObjectExecutor",
+    "Table",
+    "TransactionAborted",
+    "TransactionUnknown",
+    "local_groups",
+    "other",
+]

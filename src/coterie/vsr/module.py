@@ -11,12 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
+from coterie.kernel.records import InvitationAccepted, InvitationsMade, ViewStarted
 from coterie.kernel.views import NO_VIEW, Member, ViewId, Viewstamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from coterie.kernel.records import Record, VsrRecord
     from coterie.vsr.cohort import Cohort
     from coterie.vsr.messages import CohortView
 
@@ -41,6 +44,18 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     def has_state(self) -> bool:
         """Whether the state it knew is here: a cohort that never was active has lost nothing."""
         return bool(self.history) or self.cur_viewid == NO_VIEW
+
+
+def remember(memory: Memory, record: Record | VsrRecord) -> Memory:
+    """Give what is on stable storage after a record was written to it (design 10 f)."""
+    match record:
+        case InvitationsMade(view=view) | InvitationAccepted(view=view):
+            return replace(memory, max_viewid=view)
+        case ViewStarted(view=view, primary=primary, member=member):
+            led = view if primary == member else memory.led
+            return replace(memory, max_viewid=view, cur_viewid=view, led=led)
+        case _:
+            return memory
 
 
 class Module(Protocol):

@@ -1,0 +1,175 @@
+"""Transactions as Python has them: a block that commits when it is left.
+
+    async with groups.transaction() as t:
+        await t.eu.withdraw("alice", 10)
+        await t.us.deposit("bob", 10)
+
+Leaving the block commits; an exception inside aborts, and goes on. A transaction that does not
+commit raises: `TransactionAborted` with the reason, and then it surely had no effect, or
+`TransactionUnknown`, when nobody could say by the deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+
+from coterie.kernel.errors import CoterieError, Refused
+from coterie.vsr.client import Fate, TransactionOver
+from coterie.vsr.courier import UnknownGroup
+from coterie.vsr.remote import NotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from types import TracebackType
+
+    from coterie.objects import Definition, Method
+    from coterie.vsr.client import Client, ClientTransaction, Outcome
+    from coterie.vsr.executor import Completion
+    from coterie.vsr.psets import Aid
+
+T = TypeVar("T")
+
+
+class TransactionAborted(Refused):
+    """The transaction had no effect, and will have none; the message says why."""
+
+
+class TransactionUnknown(CoterieError):
+    """Nobody could say in time whether the transaction is committed; `aid` is its name."""
+
+    def __init__(self, aid: Aid | None) -> None:
+        super().__init__(f"nobody could say in time whether transaction {aid} is committed")
+        self.aid = aid
+
+
+class CallFailed(CoterieError):
+    """A method raised; what it had changed is undone, and the transaction may go on."""
+
+
+class Turns:
+    """The client of a process whose turns somebody else takes."""
+
+    def __init__(
+        self,
+        client: Client,
+        submit: Callable[[Callable[[], None]], None],
+        definitions: Mapping[str, Definition],
+    ) -> None:
+        self._client = client
+        self._submit = submit
+        self.definitions = definitions
+
+    async def do(self, what: Callable[[Client, Callable[[T], None]], None]) -> T:
+        """Have *what* done inside a turn, and wait for what it passes on."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def then(result: T) -> None:
+            if not future.done():
+                future.set_result(result)
+
+        def inside() -> None:
+            try:
+                what(self._client, then)
+            except CoterieError as error:
+                if not future.done():
+                    future.set_exception(error)
+
+        self._submit(inside)
+        return await future
+
+
+class TransactionBlock:
+    """One transaction: its attributes are the groups."""
+
+    def __init__(self, turns: Turns, coordinator: str) -> None:
+        self._turns = turns
+        self._coordinator = coordinator
+        self._transaction: ClientTransaction | None = None
+        self._is_over = False
+        self.outcome: Outcome | None = None
+        """How it ended, once the block is left."""
+
+    async def __aenter__(self) -> Self:
+        def begin(client: Client, then: Callable[[ClientTransaction], None]) -> None:
+            then(client.begin(self._coordinator))
+
+        self._transaction = await self._turns.do(begin)
+        return self
+
+    def __getattr__(self, group: str) -> Any:  # noqa: ANN401 -- it has the methods of a class
+        if group.startswith("_"):
+            raise AttributeError(group)
+        definition = self._turns.definitions.get(group)
+        if definition is None:
+            known = ", ".join(sorted(self._turns.definitions))
+            raise UnknownGroup(f"there is no group {group!r}; there are {known}")
+        return GroupFace(definition, lambda method, data: self.call(group, method, data))
+
+    async def call(self, group: str, method: Method, arguments: bytes) -> object:
+        """Make one call; `t.group.method(...)` is the way to write it."""
+        transaction = self._transaction
+        if self._is_over or transaction is None:
+            raise TransactionOver("this transaction is over: begin another one")
+
+        def call(client: Client, then: Callable[[Completion | NotRun], None]) -> None:
+            del client
+            transaction.call(group, method.name, arguments, then)
+
+        outcome = await self._turns.do(call)
+        if isinstance(outcome, NotRun):
+            raise TransactionAborted(outcome.reason)
+        if outcome.is_failure:
+            raise CallFailed(msgspec.msgpack.decode(outcome.result, type=str))
+        return method.decode_result(outcome.result)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_over = True
+        transaction = self._transaction
+        assert transaction is not None, "the block was entered"
+        reason = "" if error is None else f"{type(error).__name__}: {error}"
+
+        def end(client: Client, then: Callable[[Outcome], None]) -> None:
+            del client
+            if transaction.outcome is not None:
+                then(transaction.outcome)  # it never began
+            elif error is None:
+                transaction.commit(then)
+            else:
+                transaction.abort(reason, then)
+
+        self.outcome = await self._turns.do(end)
+        if error is not None:
+            return
+        if self.outcome.fate is Fate.ABORTED:
+            raise TransactionAborted(self.outcome.reason)
+        if self.outcome.fate is Fate.UNKNOWN:
+            raise TransactionUnknown(self.outcome.aid)
+
+
+class GroupFace:
+    """The methods of a group's class, awaited."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        call: Callable[[Method, bytes], Awaitable[object]],
+    ) -> None:
+        self._definition = definition
+        self._call = call
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = self._definition.method(name)
+
+        def call(*args: object, **kwargs: object) -> Awaitable[Any]:
+            # Bad arguments are an error to their sender, before anything is sent.
+            return self._call(method, method.encode(args, kwargs))
+
+        return call
