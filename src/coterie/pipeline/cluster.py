@@ -19,7 +19,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import coterie
 from coterie.kernel.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def check_workers(spark: SparkSession, url: str) -> None:
 
 def pack(folder: Path | None = None) -> Path:
     """Make an archive of this package that Python can import from, and give its path."""
-    source = Path(coterie.__file__).parent
+    source = Path(__file__).parent.parent
     target = Path(folder or tempfile.mkdtemp(prefix="coterie-ship-"))
     archive = target / f"coterie-{version('coterie')}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
