@@ -115,25 +115,36 @@ class FrameReader:
     the length that would lead to the next frame cannot be trusted.
     """
 
-    __slots__ = ("_buffer", "_frame_bytes_max")
+    __slots__ = ("_buffer", "_frame_bytes_max", "_wanted")
 
     def __init__(self, *, frame_bytes_max: int) -> None:
         self._buffer = bytearray()
         self._frame_bytes_max = frame_bytes_max
+        self._wanted = 0
+        """How many bytes the buffer must hold before there is anything to do."""
 
     def feed(self, data: bytes) -> Iterator[Frame | FrameError]:
         """Take bytes in; give the frames they complete, and errors for the ones to drop."""
+        # Frames that arrive whole are read where they are; only what is cut is put together.
         buffer = self._buffer
-        buffer += data
+        if buffer:
+            buffer += data
+            if len(buffer) < self._wanted:
+                return
+            data = bytes(buffer)
+            buffer.clear()
+        self._wanted = HEAD_BYTES
+        view = memoryview(data)
+        size = len(data)
         start = 0
         try:
-            while len(buffer) - start >= HEAD_BYTES:
-                head = bytes(buffer[start : start + HEAD_BYTES])
-                length = body_length(head, frame_bytes_max=self._frame_bytes_max)
+            while size - start >= HEAD_BYTES:
+                length = body_length(view[start:], frame_bytes_max=self._frame_bytes_max)
                 end = start + HEAD_BYTES + length
-                if len(buffer) < end:
+                if size < end:
+                    self._wanted = end - start
                     break
-                whole = bytes(buffer[start:end])
+                whole = view[start:end]
                 start = end
                 try:
                     frame = _decode_body(whole)
@@ -144,7 +155,8 @@ class FrameReader:
                 else:
                     yield frame
         finally:
-            del buffer[:start]
+            if start < size:
+                buffer += view[start:]
 
 
 class Outbox:
