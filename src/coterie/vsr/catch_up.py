@@ -8,8 +8,10 @@ A whole state is staged: the old one stays until the last chunk is here.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
+from coterie.kernel.errors import BadMessage
 from coterie.kernel.records import StateTaken
 from coterie.kernel.views import Viewstamp
 from coterie.vsr.log import covers
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _FETCH = "vsr fetch"
 _OFFER = "vsr offer"
+_CHUNKS_MAX = 1 << 20
+"""No state has more chunks."""
 
 
 class CatchUp:
@@ -59,6 +63,16 @@ class CatchUp:
         """Take an answer of the primary."""
         cohort = self._cohort
         match message:
+            case StateOffer(history=history, chunks=chunks):
+                if not history or not 0 < chunks <= _CHUNKS_MAX:
+                    raise BadMessage("no state looks like this")
+                # A late offer may be older than what is known, and perhaps acknowledged, here.
+                is_news = not self._can_follow() or history[-1] > cohort.log.last
+                is_other = self._offer is None or self._offer.serial != message.serial
+                if is_news and is_other:
+                    self._offer = message
+                    self._chunks = {}
+                    self._ask()
             case Events():
                 if not self._can_follow():
                     return
@@ -69,14 +83,6 @@ class CatchUp:
                     cohort.progressed()
                     if not self._is_there():
                         self._ask()
-            case StateOffer():
-                # A late offer may be older than what is known, and perhaps acknowledged, here.
-                is_news = not self._can_follow() or message.history[-1] > cohort.log.last
-                is_other = self._offer is None or self._offer.serial != message.serial
-                if is_news and is_other and message.chunks > 0:
-                    self._offer = message
-                    self._chunks = {}
-                    self._ask()
             case StateChunk():
                 self._on_chunk(message)
 
@@ -106,7 +112,7 @@ class CatchUp:
         view, primary = self._view.id, self._view.primary.id
         message: FetchChunks | FetchEvents
         if self._offer is not None:
-            missing = min(set(range(self._offer.chunks)) - self._chunks.keys())
+            missing = next(index for index in count() if index not in self._chunks)
             message = FetchChunks(view, self._offer.serial, missing)
         else:
             message = FetchEvents(view, self._cohort.log.last if self._can_follow() else None)
@@ -121,6 +127,8 @@ class CatchUp:
         offer = self._offer
         if offer is None or message.serial != offer.serial or message.index in self._chunks:
             return
+        if not 0 <= message.index < offer.chunks:
+            raise BadMessage("a chunk of a state that has no such chunk")
         self._chunks[message.index] = message.chunk
         self._cohort.progressed()
         if len(self._chunks) < offer.chunks:
@@ -183,6 +191,8 @@ class Donor:
         if offer is None or offer.serial != message.serial:
             self._context.send([sender.id], self._make_offer())
             return
+        if not 0 <= message.index < offer.chunks:
+            raise BadMessage("the state that was offered has no such chunk")
         self._keep()
         ahead = self._cohort.settings.chunks_ahead
         end = min(message.index - message.index % ahead + ahead, offer.chunks)

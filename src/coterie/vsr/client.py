@@ -276,9 +276,8 @@ class Client(Layer):
                 self._on_began(number, aid)
             case Reply() | CallRefused() | Ending():
                 self._on_news(message)
-            case StillThere(aid=aid):
-                if aid in self._transactions:
-                    self.context.send_to(message.actor, [sender.id], StillHere(self.actor, aid))
+            case StillThere():
+                self._on_still_there(sender, message)
             case _:
                 self.context.count("client.messages_of_no_use")
 
@@ -296,6 +295,13 @@ class Client(Layer):
                 transaction.remote.on_refused(message)
             case Ending():
                 transaction.ended(message)
+
+    def _on_still_there(self, sender: Member, message: StillThere) -> None:
+        aid = message.aid
+        answer: StillHere | End = StillHere(self.actor, aid)
+        if aid not in self._transactions:
+            answer = End(self.actor, aid, False, (), (), "its client has forgotten it")  # noqa: FBT003
+        self.context.send_to(message.actor, [sender.id], answer)
 
     def _on_began(self, number: int, aid: Aid) -> None:
         transaction = self._beginning.pop(number, None)

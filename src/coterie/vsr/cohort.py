@@ -354,9 +354,11 @@ class Cohort(Layer):
         self.module.lead(view)
 
     def _on_new_view(self, sender: Member, message: NewView) -> None:
-        view = message.view
+        view, history = message.view, message.history
         if sender != view.primary:
             return
+        if not history or history[-1] != Viewstamp(view.id, 0):
+            raise BadMessage("a new view begins with its own viewstamp")
         if view.id == self.cur_viewid and self.status is Status.ACTIVE:
             if self.buffer is None:
                 self.cur_view = view
@@ -430,6 +432,8 @@ class Cohort(Layer):
 
     def learn(self, message: Events) -> bool:
         """Perform events that follow what is known here; False if something is missing."""
+        if message.first < 1:
+            raise BadMessage("events are numbered from 1")
         last = self.log.last
         if message.of != last.view or message.first > last.number + 1:
             return message.of < last.view

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coterie.kernel.errors import BadMessage
 from coterie.vsr.calling import Probe
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Deadlocks:
     def on_probe(self, message: Probe) -> None:
         """Send a probe on, or see that it has come round."""
         path = message.path
+        if len(path) < 2:  # noqa: PLR2004 -- somebody waits for somebody
+            raise BadMessage("a probe goes from one to another")
         last = path[-1]
         if last == path[0]:
             circle = path[:-1]

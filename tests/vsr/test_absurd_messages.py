@@ -1,0 +1,90 @@
+"""Whatever a message says, a cohort takes it, ignores it, or calls it bad; it never falls over."""
+
+from __future__ import annotations
+
+import types
+import typing
+from random import Random
+
+import msgspec
+import pytest
+from tests.vsr.table import Table
+
+from coterie.kernel.errors import BadMessage
+from coterie.kernel.views import Member, ViewId
+from coterie.simulation.bank import Bank, encode
+from coterie.vsr import calling, messages
+from coterie.vsr.calling import TransactionMessage
+from coterie.vsr.messages import CohortMessage
+from coterie.vsr.server import Server
+
+NUMBERS = (-(1 << 60), -1, 0, 1, 2, 3, 7, 1 << 60)
+NAMES = ("a", "b", "c", "z", "", "table", "us", "client x")
+
+
+def absurd(type_: object, random: Random) -> object:  # noqa: PLR0911 -- one answer a type
+    """Make a value of a type, with no sense in it."""
+    origin, arguments = typing.get_origin(type_), typing.get_args(type_)
+    if origin in {types.UnionType, typing.Union}:
+        return absurd(random.choice(arguments), random)
+    if origin in {list, tuple}:
+        if origin is tuple and (len(arguments) != 2 or arguments[1] is not Ellipsis):
+            return tuple(absurd(each, random) for each in arguments)
+        made = [absurd(arguments[0], random) for _ in range(random.randrange(4))]
+        return made if origin is list else tuple(made)
+    if type_ is ViewId and random.random() < 0.5:
+        return ViewId(random.choice((1, 2)), "a", 1)
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        hints = typing.get_type_hints(type_)
+        return type_(**{name: absurd(hints[name], random) for name in type_.__struct_fields__})
+    if type_ is bool:
+        return random.random() < 0.5
+    if type_ is int:
+        return random.choice(NUMBERS)
+    if type_ is str:
+        return random.choice(NAMES)
+    if type_ is bytes:
+        return random.choice((b"", b"x", encode([1, 2])))
+    assert type_ is type(None), type_
+    return None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_cohort_survives_nonsense(seed: int) -> None:
+    random = Random(seed)  # noqa: S311 -- reproducible on purpose
+
+    def module(context: object) -> Server:
+        return Server(context, Bank(), {}, table.settings)  # type: ignore[arg-type]
+
+    table = Table(start=False)
+    table.module = module
+    table.start_all()
+    table["a"].manage()
+    table.deliver()
+    kinds = [*typing.get_args(CohortMessage), *typing.get_args(TransactionMessage)]
+    bad = 0
+    for _ in range(400):
+        name = random.choice("abc")
+        sender = Member(random.choice(("a", "b", "c", "z")), random.choice((1, 2)))
+        message = absurd(random.choice(kinds), random)
+        try:
+            table[name].receive(sender, message)
+        except BadMessage:
+            bad += 1
+        except AssertionError as error:
+            # A commit of what its own coordinator has aborted: somebody's promise is broken.
+            assert "only its coordinator aborts" in str(error)  # noqa: PT017
+        table[name].finish_turn()
+        table.mail.clear()
+    assert bad
+
+
+def test_all_kinds_of_messages_have_tags_of_their_own() -> None:
+    kinds = [*typing.get_args(CohortMessage), *typing.get_args(TransactionMessage)]
+    tags = [kind.__struct_config__.tag for kind in kinds]
+    assert len(set(tags)) == len(tags)
+    for module in (messages, calling):
+        for kind in vars(module).values():
+            if isinstance(kind, type) and getattr(kind, "__struct_config__", None):
+                is_message = kind.__struct_config__.tag is not None  # type: ignore[attr-defined]
+                assert not is_message or kind in kinds or kind.__module__ != module.__name__
