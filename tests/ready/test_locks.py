@@ -124,6 +124,7 @@ def test_who_is_late_stands_no_more_and_cannot_resign() -> None:
     election = make(Election)
     at(0, lambda: election.campaign("ada", 1))
     at(0, lambda: election.campaign("bob", 9))
+    assert at(1, election.standing) == ["bob"]
     assert not at(5, lambda: election.resign("ada"))
     assert at(5, election.standing) == ["bob"]
     assert at(5, election.leader) == Term(2, "bob")

@@ -43,6 +43,10 @@ def test_full_buckets_are_forgotten() -> None:
     limits = limiter()
     at(0, lambda: limits.acquire("ada", 4))
     at(0, lambda: limits.acquire("bob", 1))
+    at(0, lambda: limits.acquire("cy", 1))
+    at(0, lambda: limits.acquire("bob", 1))
+    # Those not used for longest are looked at first.
+    assert list(limits.buckets) == ["ada", "cy", "bob"]
     at(1, limits.on_tick)
     assert limits.busy() == 1
     at(2, limits.on_tick)
