@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.kernel.clock import Duration, seconds
-from coterie.simulation.bank import START, Bank, decode, encode
+from coterie.simulation.modules import START, Bank, decode, encode
 from coterie.simulation.transactions import TransactionWorld
 from coterie.vsr.client import Fate, Outcome
 from coterie.vsr.remote import NotRun

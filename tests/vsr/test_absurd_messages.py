@@ -12,7 +12,7 @@ from tests.vsr.table import Table
 
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.views import Member, ViewId
-from coterie.simulation.bank import Bank, encode
+from coterie.simulation.modules import Bank, encode
 from coterie.vsr import calling, messages
 from coterie.vsr.calling import TransactionMessage
 from coterie.vsr.messages import CohortMessage

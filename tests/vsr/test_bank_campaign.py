@@ -1,4 +1,4 @@
-"""Random runs of the bank over three groups; and that its checks fire."""
+"""Random runs of the bank and the airline over several groups; and that their checks fire."""
 
 from __future__ import annotations
 
@@ -9,43 +9,50 @@ from tests.vsr.broken_servers import ReadsWithoutLocks
 
 from coterie.cli.main import main
 from coterie.kernel.clock import milliseconds, seconds
-from coterie.simulation.bank_campaign import BankOptions, run_bank, spread
+from coterie.simulation.transaction_campaign import TransactionOptions, run_transactions, spread
 
 SEEDS_MAX = 40
 
 
 def test_groups_share_machines_and_their_first_cohorts_differ() -> None:
-    groups = spread(3, 3)
+    groups = spread("bank", 3, 3)
     assert groups == {"bank0": tuple("abc"), "bank1": tuple("cde"), "bank2": tuple("eab")}
 
 
 def test_a_calm_bank_loses_nothing_and_ends_everything() -> None:
-    run = run_bank(1, BankOptions(duration=seconds(3), faults=()))
+    run = run_transactions(1, TransactionOptions(duration=seconds(3), faults=()))
     assert run.violations == []
     assert run.committed > 10
     assert run.unknown == 0
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    options = BankOptions(duration=seconds(1), faults=("crash", "loss"))
-    assert run_bank(5, options) == run_bank(5, options)
+    options = TransactionOptions(duration=seconds(1), faults=("crash", "loss"))
+    assert run_transactions(5, options) == run_transactions(5, options)
+
+
+def test_a_calm_airline_sells_every_seat_once() -> None:
+    run = run_transactions(1, TransactionOptions(object="airline", duration=seconds(3), faults=()))
+    assert run.violations == []
+    assert run.committed > 10
+    assert run.checks > 1
 
 
 @pytest.mark.slow  # a small campaign
-@pytest.mark.parametrize("durable", [False, True])
-def test_random_runs_keep_all_promises(*, durable: bool) -> None:
+@pytest.mark.parametrize(("name", "durable"), [("bank", False), ("bank", True), ("airline", False)])
+def test_random_runs_keep_all_promises(name: str, *, durable: bool) -> None:
     for seed in range(4):
-        options = BankOptions(duration=seconds(8), durable=durable)
-        assert run_bank(seed, options).violations == []
+        options = TransactionOptions(object=name, duration=seconds(8), durable=durable)
+        assert run_transactions(seed, options).violations == []
 
 
 @pytest.mark.slow  # as many seeds as it survives
 def test_reading_without_locks_is_caught() -> None:
-    options = BankOptions(
-        duration=seconds(5), groups=2, accounts=2, transaction_interval=milliseconds(50), faults=()
+    options = TransactionOptions(
+        duration=seconds(5), groups=2, objects=2, interval=milliseconds(50), faults=()
     )
     for seed in range(SEEDS_MAX):
-        run = run_bank(seed, options, server_kind=ReadsWithoutLocks)
+        run = run_transactions(seed, options, server_kind=ReadsWithoutLocks)
         caught = {violation.partition(":")[0] for violation in run.violations}
         if caught & {"serializable", "money conserved"}:
             return
@@ -64,8 +71,9 @@ def test_the_command_line_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("--engine vsr --object counter", "--engine vsr simulates the bank, not the counter"),
+        ("--engine vsr --object counter", "--object is bank or airline for --engine vsr"),
         ("--object bank", "choose --engine vsr"),
+        ("--object airline", "choose --engine vsr"),
         ("--engine vsr --groups 0", "--groups must be at least 1"),
         ("--engine vsr --replicas 9", "--replicas goes from 1 to 5"),
         ("--engine vsr --faults bit-flip", "there is no fault 'bit-flip' for --engine vsr"),

@@ -20,7 +20,7 @@ from tests.vsr.table import Table
 
 from coterie.kernel.clock import milliseconds, seconds
 from coterie.kernel.views import Member
-from coterie.simulation.bank import Bank
+from coterie.simulation.modules import Bank
 from coterie.vsr.calling import Answer, Query
 from coterie.vsr.psets import Aid
 from coterie.vsr.server import Server

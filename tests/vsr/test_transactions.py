@@ -6,7 +6,7 @@ import pytest
 from tests.vsr.bank_world import EU, US, BankWorld, is_committed
 
 from coterie.kernel.clock import Duration, milliseconds, seconds
-from coterie.simulation.bank import Airline
+from coterie.simulation.modules import Airline
 from coterie.vsr.client import Fate, TransactionOver
 from coterie.vsr.courier import UnknownGroup
 from coterie.vsr.events import Committing

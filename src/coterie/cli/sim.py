@@ -54,7 +54,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
     )
     parser.add_argument(
         "--object",
-        choices=("counter", "dictionary", "queue", "locks", "upgrade", "bank"),
+        choices=("counter", "dictionary", "queue", "locks", "upgrade", "bank", "airline"),
         help="have clients use a replicated object, and check what they saw: linearizability, or "
         "without an order (PVSYNC alone) that every request counts once",
     )
@@ -88,8 +88,10 @@ def run(args: argparse.Namespace) -> int:
         from coterie.cli import sim_vsr  # noqa: PLC0415
 
         return sim_vsr.run(args)
-    if args.object == "bank":
-        raise UsageError("the bank needs transactions over several groups: choose --engine vsr")
+    if args.object in {"bank", "airline"}:
+        raise UsageError(
+            f"the {args.object} needs transactions over several groups: choose --engine vsr"
+        )
     if args.replicas is None:
         args.replicas = 5
     options = _options(args)

@@ -10,21 +10,21 @@ from coterie.cli.errors import UsageError
 from coterie.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from coterie.simulation.bank_campaign import BankOptions, BankRun
+    from coterie.simulation.transaction_campaign import TransactionOptions, TransactionRun
 
 EXIT_VIOLATION = 1
-_MACHINES = 5
 _DURATION = 60.0
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the seeds and say how it went."""
-    from coterie.simulation.bank_campaign import run_bank  # noqa: PLC0415 -- start-up stays fast
+    # Imported here, so that other commands start quickly.
     from coterie.simulation.parallel import available_cores, run_each  # noqa: PLC0415
+    from coterie.simulation.transaction_campaign import run_transactions  # noqa: PLC0415
 
     options = _options(args)
     if args.trace:
-        outcome = run_bank(args.seed, options, trace=print)
+        outcome = run_transactions(args.seed, options, trace=print)
         for violation in outcome.violations:
             print(f"VIOLATION {violation}")
         print(f"digest {outcome.digest:08x}")
@@ -32,9 +32,9 @@ def run(args: argparse.Namespace) -> int:
     seeds = [args.seed] if args.seed is not None else range(args.first, args.first + args.seeds)
     jobs = min(args.jobs or available_cores(), len(seeds))
     begun = time.monotonic()
-    runs: list[BankRun] = []
+    runs: list[TransactionRun] = []
     with Progress(len(seeds), "seeds") as progress:
-        for outcome in run_each(partial(run_bank, options=options), seeds, jobs=jobs):
+        for outcome in run_each(partial(run_transactions, options=options), seeds, jobs=jobs):
             runs.append(outcome)
             failed = sum(bool(each.violations) for each in runs)
             progress.step(f"{failed} failed" if failed else "no violation")
@@ -48,16 +48,23 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_VIOLATION if broken else 0
 
 
-def _options(args: argparse.Namespace) -> "BankOptions":
+def _options(args: argparse.Namespace) -> "TransactionOptions":
     from coterie.kernel.clock import seconds  # noqa: PLC0415
-    from coterie.simulation.bank_campaign import BankOptions  # noqa: PLC0415
     from coterie.simulation.machines import MACHINE_FAULTS  # noqa: PLC0415
+    from coterie.simulation.transaction_campaign import (  # noqa: PLC0415
+        OBJECTS,
+        REPLICAS_MAX,
+        TransactionOptions,
+    )
 
     replicas = 3 if args.replicas is None else args.replicas
-    if args.object not in {None, "bank"}:
-        raise UsageError(f"--engine vsr simulates the bank, not the {args.object}: --object bank")
-    if not 1 <= replicas <= _MACHINES:
-        raise UsageError(f"--replicas goes from 1 to {_MACHINES} for --engine vsr, not {replicas}")
+    name = args.object or "bank"
+    if name not in OBJECTS:
+        raise UsageError(f"--object is {' or '.join(OBJECTS)} for --engine vsr, not {name}")
+    if not 1 <= replicas <= REPLICAS_MAX:
+        raise UsageError(
+            f"--replicas goes from 1 to {REPLICAS_MAX} for --engine vsr, not {replicas}"
+        )
     if args.groups < 1:
         raise UsageError(f"--groups must be at least 1, not {args.groups}")
     if args.seeds < 1:
@@ -72,7 +79,8 @@ def _options(args: argparse.Namespace) -> "BankOptions":
             known = ", ".join(MACHINE_FAULTS)
             raise UsageError(f"there is no fault '{word}' for --engine vsr; there are {known}")
         chosen += {"all": MACHINE_FAULTS, "none": ()}.get(word, (word,))
-    return BankOptions(
+    return TransactionOptions(
+        object=name,
         groups=args.groups,
         replicas=replicas,
         duration=seconds(args.duration),
@@ -81,7 +89,8 @@ def _options(args: argparse.Namespace) -> "BankOptions":
 
 
 def _command(args: argparse.Namespace, seed: int) -> str:
-    words = f"coterie sim --engine vsr --object bank --groups {args.groups} --seed {seed}"
+    name = args.object or "bank"
+    words = f"coterie sim --engine vsr --object {name} --groups {args.groups} --seed {seed}"
     if args.replicas is not None:
         words += f" --replicas {args.replicas}"
     if args.faults != "all":
@@ -91,7 +100,7 @@ def _command(args: argparse.Namespace, seed: int) -> str:
     return words + " --trace"
 
 
-def _reasons(runs: "list[BankRun]") -> dict[str, int]:
+def _reasons(runs: "list[TransactionRun]") -> dict[str, int]:
     reasons: dict[str, int] = {}
     for outcome in runs:
         for reason, count in outcome.reasons.items():
@@ -99,20 +108,22 @@ def _reasons(runs: "list[BankRun]") -> dict[str, int]:
     return dict(sorted(reasons.items(), key=lambda item: -item[1]))
 
 
-def _totals(runs: "list[BankRun]") -> dict[str, int]:
+def _totals(runs: "list[TransactionRun]") -> dict[str, int]:
     return {
         name: sum(getattr(outcome, name) for outcome in runs)
-        for name in ("committed", "aborted", "unknown", "audits", "views", "states_taken")
+        for name in ("committed", "aborted", "unknown", "checks", "views", "states_taken")
     }
 
 
-def _print_summary(runs: "list[BankRun]", options: "BankOptions", elapsed: float) -> None:
+def _print_summary(
+    runs: "list[TransactionRun]", options: "TransactionOptions", elapsed: float
+) -> None:
     failed = sum(bool(outcome.violations) for outcome in runs)
     totals = _totals(runs)
     slowest = max(outcome.converged_after for outcome in runs) / 1e6
     faults = sum(sum(outcome.faults.values()) for outcome in runs)
     print(
-        f"VSR bank, {options.groups} groups of {options.replicas}: {len(runs)} seeds, "
+        f"VSR {options.object}, {options.groups} groups of {options.replicas}: {len(runs)} seeds, "
         f"{f'{failed} FAILED' if failed else 'no violation'}"
     )
     simulated = sum(outcome.simulated for outcome in runs) / 1e6
@@ -122,19 +133,22 @@ def _print_summary(runs: "list[BankRun]", options: "BankOptions", elapsed: float
     )
     print(
         f"  {totals['committed']:,} transactions committed, {totals['aborted']:,} aborted, "
-        f"{totals['unknown']:,} unknown to their clients; {totals['audits']:,} audits found all "
-        "the money"
+        f"{totals['unknown']:,} unknown to their clients; {totals['checks']:,} looked at "
+        "everything and found it right"
     )
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in _reasons(runs).items())
     print(f"  aborted because: {reasons or 'none was'}")
     print(f"  slowest to be quiet after healing: {slowest:.2f} s")
 
 
-def _print_json(runs: "list[BankRun]", options: "BankOptions", elapsed: float) -> None:
+def _print_json(
+    runs: "list[TransactionRun]", options: "TransactionOptions", elapsed: float
+) -> None:
     import msgspec  # noqa: PLC0415
 
     summary = {
         "engine": "vsr",
+        "object": options.object,
         "groups": options.groups,
         "replicas": options.replicas,
         "seeds": len(runs),

@@ -290,5 +290,6 @@ class Audit:
             has_written = aid in self.committed and bool(self.committed[aid].writes)
             if fate is Fate.ABORTED and (aid in self._decided or has_written):
                 self._fail("told right", f"{aid} is committed; its client was told it is aborted")
-            if fate is Fate.COMMITTED and aid not in self._decided and aid not in self.committed:
+            has_trace = aid in self._decided or aid in self.committed or not outcome.pset
+            if fate is Fate.COMMITTED and not has_trace:
                 self._fail("told right", f"{aid} left no trace; its client was told committed")
