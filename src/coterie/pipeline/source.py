@@ -38,6 +38,7 @@ from coterie.pipeline.lake import Lake, is_lake, writer_of
 from coterie.pipeline.planning import SegmentTask, plan
 from coterie.pipeline.reading import read_segment
 from coterie.pipeline.schemas import JOURNAL_TABLES, spark_schema
+from coterie.pipeline.stream import STREAMED, JournalStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -91,15 +92,29 @@ class JournalSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make a reader of everything that is there."""
         del schema
+        return JournalBatchReader(
+            self._roots(), self.table, growing=self._is("growing"), strict=self._is("strict")
+        )
+
+    def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 -- Spark's
+        """Make a reader of everything that is there and will come."""
+        del schema
+        if self.table not in STREAMED:
+            raise JournalError(
+                f"{self.table} is about whole journals and cannot be followed: read it as a batch"
+            )
+        if any(is_lake(root) for root in self._roots()):
+            raise JournalError("a lake cannot be followed: name the folder of the journals")
+        return JournalStreamReader(self._roots(), self.table, strict=self._is("strict"))
+
+    def _roots(self) -> list[str]:
         path = self.options.get("path", "")
         if not path:
             raise JournalError("say where the journals are: load('folder')")
-        return JournalBatchReader(
-            path.split("\n"),
-            self.table,
-            growing=self.options.get("growing", "false").lower() == "true",
-            strict=self.options.get("strict", "false").lower() == "true",
-        )
+        return path.split("\n")
+
+    def _is(self, option: str) -> bool:
+        return self.options.get(option, "false").lower() == "true"
 
 
 class JournalBatchReader(DataSourceReader):
