@@ -91,7 +91,10 @@ class Coordinator:
     # ---- transactions of clients
 
     def on_begin(self, sender: Member, message: Begin) -> None:
-        """Give a new transaction its name."""
+        """Give a new transaction its name, unless too many are active; the client asks again."""
+        if len(self._active) >= self._server.settings.transactions_max:
+            self._context.count("vsr.begins_refused")
+            return
         self._count += 1
         aid = Aid(self._server.group, self._server.cohort.cur_viewid, self._count)
         self._active[aid] = _Client(sender, message.actor, self._context.now)
@@ -211,6 +214,7 @@ class Coordinator:
         if vote.missing:
             return
         del self._votes[aid]
+        self._server.deadlocks.forget(aid)
         client = self._active.pop(aid)
         parts = [
             Part(group, of_group(vote.pset, group))

@@ -146,8 +146,10 @@ class Server:
         self.calls.sweep()
         self.coordinator.sweep()
         now = self.context.now
-        for aid in self.state.transactions:
-            if now - self._touched.setdefault(aid, now) > self.settings.query_after:
+        # Also calls that were refused have touched their transactions.
+        self._touched = {aid: self._touched.get(aid, now) for aid in self.state.transactions}
+        for aid, touched_at in self._touched.items():
+            if now - touched_at > self.settings.query_after:
                 self._touched[aid] = now
                 self.courier.tell_all(aid.group, Query(self.group, aid))
         self._sweep_later()
