@@ -558,6 +558,25 @@ def test_an_upgrade_that_fails_leaves_the_group_as_it_was() -> None:
     assert group.digests_agree()
 
 
+def test_an_upgrade_that_others_may_not_have_met_stops_the_replica() -> None:
+    class Greedy(Seats):
+        version = 2
+        previous = SeatsOfVersion1
+
+        def upgrade(self, old: SeatsOfVersion1) -> None:
+            if old.taken:
+                raise MemoryError
+
+    Greedy.__qualname__ = "Seats"
+    group, _ = start()
+    for id in "abc":
+        release(group, id, define(Greedy))
+    with pytest.raises(ReplicaBroken, match="upgrade to version 2 ended in MemoryError, which"):
+        tick(group)
+    with pytest.raises(ReplicaBroken):
+        group["a"].host.open_session(9)
+
+
 def test_a_new_group_begins_with_the_version_of_whoever_speaks_first() -> None:
     group, session = start(SECOND)
     assert versions(group) == [2, 2, 2]

@@ -485,9 +485,12 @@ class Machine:
         try:
             made = upgrade(later, self.definition, self.object)
             later.check(made)
-        except MemoryError as error:
-            self._break(f"the upgrade to version {version} ended in {error!r}")
-        except Exception as error:  # noqa: BLE001 -- the same on every replica
+        except BaseException as error:  # noqa: BLE001 -- as in execute
+            if isinstance(error, MemoryError) or not isinstance(error, Exception):
+                self._break(
+                    f"the upgrade to version {version} ended in {type(error).__name__}, which"
+                    " others may not have met"
+                )
             self.note(
                 f"the upgrade of {later.name} to version {version} at {self.position} failed, and"
                 f" the group goes on with version {self.definition.version}: {error!r}"
