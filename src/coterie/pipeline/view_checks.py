@@ -48,7 +48,9 @@ def check_views(
     testimony: Testimony, views: list[Row], messages: list[Row], results: Results
 ) -> None:
     """Run all checks on views of one group; rows of one life must be in their order."""
-    views = sorted(views, key=_place)
+    # Before a gap in a life, what came next is not known.
+    views = sorted((row for row in views if testimony.is_contiguous(*_place(row))), key=_place)
+    messages = [row for row in messages if testimony.is_contiguous(*_place(row))]
     history = make_history(testimony, views, messages)
     installed = [row for row in views if row["event"] == "installed"]
     if messages:

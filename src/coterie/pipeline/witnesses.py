@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from coterie.pipeline.lake import Lake
 
 _LIFE_SHIFT = 40
+_SEQUENCE_MAX = 1 << _LIFE_SHIFT
 REPLICAS_MAX = 63
 """Replicas of one group; sets of them are bits of one number."""
 _NEVER = (1 << 62) - 1
@@ -61,7 +62,7 @@ def key_of(incarnation: int, sequence: int) -> int:
 
 def place_of(key: int) -> tuple[int, int]:
     """Give incarnation and sequence back."""
-    return key >> _LIFE_SHIFT, key & ((1 << _LIFE_SHIFT) - 1)
+    return key >> _LIFE_SHIFT, key & (_SEQUENCE_MAX - 1)
 
 
 @dataclass(slots=True)
@@ -121,6 +122,8 @@ class Witness:
     """Whether all of its journal could be read."""
     is_shortened: bool = False
     """Whether some of it was removed before it could be read."""
+    gaps: list[int] = field(default_factory=list)
+    """Where records follow others that are not there."""
 
     def ranks(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give the ranks of the views in which it wrote some of its records; 0 is before all."""
@@ -200,6 +203,13 @@ class Testimony:
         }
         return set(self.names) - known
 
+    def is_contiguous(self, replica: str, incarnation: int, sequence: int) -> bool:
+        """Say whether nothing is missing behind a record in the life it belongs to."""
+        key = key_of(incarnation, sequence)
+        end = key_of(incarnation + 1, 0)
+        witness = next(each for each in self.witnesses if each.replica == replica)
+        return not any(key < gap <= end for gap in witness.gaps)
+
     def names_of(self, bits: int) -> list[str]:
         """Give the replicas that a set of bits stands for."""
         return [name for bit, name in enumerate(self.names) if bits >> bit & 1]
@@ -215,6 +225,8 @@ def testimony_of(lake: Lake, group: str) -> Testimony:
     gathering = _Gathering(group)
     for row in _rows(lake.table("lives", group), event="started"):
         gathering.started(row)
+    for row in _rows(lake.table("lives", group), event="stopped"):
+        gathering.stopped.add((row["replica"], row["incarnation"]))
     segments = lake.table("segments", group).drop_columns(["files", "digest", "follows_digest"])
     for row in segments.to_pylist():
         if row["sync"] is not None:  # or its head cannot be read
@@ -222,15 +234,20 @@ def testimony_of(lake: Lake, group: str) -> Testimony:
     few = ["replica", "incarnation", "sequence", "event", "position"]
     for row in _rows(lake.table("standings", group).select([*few, "restored"])):
         gathering.note(row, 1)
-    views = lake.table("views", group).select([*few, "view"])
+    views = lake.table("views", group).select([*few, "view", "members"])
     for row in _rows(views, event="accepted"):
         gathering.note(row, 1)
     for row in _rows(views, event="installed"):
         gathering.note({**row, "view": tuple(row["view"].values())}, 1)
+        gathering.seen.update(member["id"] for member in row["members"])
     kinds = {kind.value for kind in _INCOMPLETE}
     for row in findings_of(lake, group).to_pylist():
         if row["kind"] in kinds:
-            gathering.incomplete.add(row["replica"])
+            # Where it is not known how much is lost, all of that life may be.
+            last = row["last"] or _SEQUENCE_MAX - 1
+            gathering.damage.setdefault(row["replica"], []).append(
+                key_of(row["incarnation"], last + 1)
+            )
     return gathering.testimony()
 
 
@@ -248,7 +265,12 @@ class _Gathering:
         self.group = group
         self.stack = ""
         self.configuration = Configuration(0, ())
-        self.incomplete: set[str] = set()
+        self.damage: dict[str, list[int]] = {}
+        """Behind which places of which journals something could not be read."""
+        self.seen: set[str] = set()
+        """Replicas that were in any view."""
+        self.stopped: set[tuple[str, int]] = set()
+        """Lives that ended on purpose: what they wrote is all there is."""
         self._notes: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
 
     def started(self, row: dict[str, Any]) -> None:
@@ -269,6 +291,9 @@ class _Gathering:
 
     def testimony(self) -> Testimony:
         """Give what was gathered."""
+        if not self.configuration.members:
+            # Every record that says who belongs to the group is gone.
+            self.configuration = Configuration(0, tuple(sorted(self.seen | self._notes.keys())))
         members = self.configuration.members
         others = sorted(set(self._notes) - set(members))
         names = [*members, *others]
@@ -286,11 +311,14 @@ class _Gathering:
         ranks = {view: rank for rank, view in enumerate(sorted(views), 1)}
         for name in names:
             notes = self._notes.get(name)
-            witness = Witness(name, is_complete=notes is not None and name not in self.incomplete)
+            witness = Witness(name, is_complete=notes is not None and name not in self.damage)
+            witness.gaps += self.damage.get(name, [])
             in_order = sorted(notes or [], key=lambda note: note[:2])
             segments = [row for _, _, row in in_order if row["event"] == "segment"]
             _mark_gaps(segments)
-            witness.is_complete &= not (_lost_writes(segments) or _lost_lives(segments))
+            witness.is_complete &= not (
+                _lost_writes(segments, self.stopped) or _lost_lives(segments)
+            )
             for key, _, row in in_order:
                 if row["event"] == "installed":
                     witness.views.append((key, ranks[row["view"]]))
@@ -302,26 +330,24 @@ class _Gathering:
 
 def _mark_gaps(segments: list[dict[str, Any]]) -> None:
     """Say of each segment whether what came before it is not there."""
-    lives = {row["incarnation"] for row in segments}
-    end = (0, 0)
+    ends: dict[int, int] = {}
     for row in segments:
-        life, last = end
-        if row["incarnation"] == life:
-            is_after_gap = row["first"] > last + 1
-        elif row["first"] > 1:
-            is_after_gap = True
+        life, first = row["incarnation"], row["first"]
+        if first > 1:
+            is_after_gap = first > ends.get(life, 0) + 1
         else:
-            is_after_gap = bool(row["follows_incarnation"]) and (
-                row["follows_incarnation"] not in lives
-            )
+            follows, sequence = row["follows_incarnation"], row["follows_sequence"]
+            is_after_gap = follows > 0 and ends.get(follows, 0) < sequence
         row["is_after_gap"] = is_after_gap
-        end = (row["incarnation"], row["last"])
+        ends[life] = row["last"]
 
 
-def _lost_writes(segments: list[dict[str, Any]]) -> bool:
+def _lost_writes(segments: list[dict[str, Any]], stopped: set[tuple[str, int]]) -> bool:
     """Say whether records may be gone with a machine because they were not synced every turn."""
     return any(
-        one["sync"] != Sync.TURN and one["boot_id"] != other["boot_id"]
+        one["sync"] != Sync.TURN
+        and one["boot_id"] != other["boot_id"]
+        and (one["replica"], one["incarnation"]) not in stopped
         for one, other in pairwise(segments)
     )
 
@@ -374,6 +400,12 @@ def _tell_segment(witness: Witness, key: int, row: dict[str, Any]) -> None:
             witness.lapses.append(Breach(key, row["settled"], settled, "began without it"))
     # Where the records before a segment are not there, what it remembered stands for them.
     if row["is_after_gap"]:
+        witness.gaps.append(key)
+        if row["first"] > 1:
+            # What became in between of entries that were not settled before is not known.
+            kept, settled = min(witness.settled, row["settled"]), witness.settled
+            witness.voidings.append(Voiding(key, kept, Void.LOST, _NEVER, settled))
+            witness.settled = row["settled"]
         witness.covered = max(witness.covered, row["settled"])
         witness.unseen = max(witness.unseen, row["version_position"])
         witness.is_shortened = True

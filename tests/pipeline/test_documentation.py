@@ -1,0 +1,32 @@
+"""The pipeline's page says what the code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coterie.pipeline.checks import CHECKS
+from coterie.pipeline.schemas import HISTORY, JOURNAL_TABLES, VERDICTS, VIOLATIONS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+
+
+def test_every_check_is_documented() -> None:
+    for check in CHECKS.values():
+        assert f"| {check.name} | {check.paper} | {check.promise} |" in PAGE
+
+
+@pytest.mark.parametrize("table", JOURNAL_TABLES)
+def test_every_column_of_the_lake_is_documented(table: str) -> None:
+    start = PAGE.index(f"**{table}**")
+    section = PAGE[start:]
+    general = PAGE[PAGE.index("## Tables of the lake") : PAGE.index("**entries**")]
+    for name in JOURNAL_TABLES[table].names:
+        assert name.removeprefix("follows_") in section or name in general, name
+
+
+@pytest.mark.parametrize("schema", [HISTORY, VERDICTS, VIOLATIONS])
+def test_every_column_of_the_results_is_documented(schema: object) -> None:
+    for name in schema.names:  # type: ignore[attr-defined]
+        assert name in PAGE
