@@ -33,6 +33,7 @@ MACHINE: dict[str, str | int] = {
     "loop": "asyncio",
     "coterie": "0.1.0",
     "load_average": "0.1",
+    "loop_ns": 25,
 }
 FIGURES = [
     rate(
@@ -149,6 +150,21 @@ def test_large_calls_are_packed_into_entries_that_are_not_too_large() -> None:
     [(_, packed), (_, single)] = engine.loads(Plan(), 1000)
     assert packed.calls * 1000 <= engine.PACK_BYTES_MAX
     assert (packed.is_packed, single.is_packed) == (True, False)
+
+
+def test_a_part_that_cannot_be_measured_does_not_cost_the_others(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise BenchError("the moon was full")
+
+    monkeypatch.setattr(engine, "measure_transfer", fail)
+    parts = "--parts=transfer,roll-back"
+    assert cli.main(["bench", "engine", "--quick", parts, f"--out={tmp_path}", "--no-plot"]) == 1
+    out, err = capfd.readouterr()
+    assert "Not measured: transfer: the moon was full." in out
+    assert "transfer could not be measured: the moon was full" in err
+    assert "1000 entries, 1000 kept" in out
 
 
 # ---- what is measured in this process

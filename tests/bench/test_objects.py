@@ -40,6 +40,7 @@ REPORT = Report(
         "loop": "asyncio",
         "coterie": "0.1.0",
         "load_average": "0.1",
+        "loop_ns": 25,
     },
     disk="ext4",
     sync_ms=3.96,

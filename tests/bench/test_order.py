@@ -45,6 +45,7 @@ REPORT = Report(
         "loop": "asyncio",
         "coterie": "0.1.0",
         "load_average": "1.5",
+        "loop_ns": 25,
     },
     plan=Plan(members=(2, 5), stacks=STACKS),
     message_bytes=100,
@@ -97,7 +98,10 @@ def test_all_files_are_written(tmp_path: Path) -> None:
     ]
     assert float(rows[0]["messages_in_all"]) == 123_456.7
     page = files[2].read_text(encoding="utf-8")
-    assert "4 cores of Abacus, Linux 9, CPython 3.11.7, asyncio" in page
+    assert (
+        "4 cores of Abacus, Linux 9, CPython 3.11.7 (25 ns for a step of a plain loop), asyncio"
+        in page
+    )
     assert "more members than cores" in page
     assert "busy with other work (load average 1.5 before the run)" in page
     assert report.table(REPORT) in page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -25,7 +25,7 @@ from coterie.bench.words import (
 from coterie.kernel.errors import CoterieError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 ECHO_BYTES = 100
 ECHO_COUNT = 400
@@ -38,6 +38,16 @@ T = TypeVar("T")
 
 class BenchError(CoterieError):
     """A measurement could not be made; says what to do."""
+
+
+@contextmanager
+def surviving(part: str, troubles: list[str], progress: Callable[[str], None]) -> Iterator[None]:
+    """Go on with the other parts of a benchmark if one cannot be measured, and note why."""
+    try:
+        yield
+    except BenchError as error:
+        troubles.append(f"{part}: {error}")
+        progress(f"{part} could not be measured: {error}")
 
 
 class Worker:

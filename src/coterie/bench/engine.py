@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coterie.bench import order
-from coterie.bench.conductor import Yardstick, crew, yardstick
+from coterie.bench.conductor import Yardstick, crew, surviving, yardstick
 from coterie.bench.disk import file_system, sync_ms
 from coterie.bench.figures import Figure, Target, rate
 from coterie.bench.loading import Timing, measure_load
@@ -90,6 +90,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     echo_ms_repeats: list[float]
     figures: list[Figure]
     rounds: list[order.Result]
+    troubles: list[str] = []
+    """Which parts could not be measured, and why."""
 
 
 def loads(plan: Plan, message_bytes: int) -> list[tuple[str, Load]]:
@@ -112,6 +114,7 @@ async def measure(
     others = Others()
     figures: list[Figure] = []
     rounds: list[order.Result] = []
+    troubles: list[str] = []
 
     def add(figure: Figure) -> None:
         figures.append(figure)
@@ -119,19 +122,21 @@ async def measure(
 
     async with yardstick() as stick:
         await stick.measure()
-        if "in-process" in plan.parts:
-            await _measure_in_process(plan, stick, add, profile)
-        if "loopback" in plan.parts:
-            await _measure_loopback(plan, stick, add, profile)
-        if "transfer" in plan.parts:
-            for figure in await measure_transfer(plan.stack, plan.state_mb):
-                add(figure)
-        if "roll-back" in plan.parts:
-            _measure_roll_back(plan, add)
-        if "rounds" in plan.parts:
-            rounds = await measure_rounds(
-                plan.rounds, stick, progress, records=False, profile=profile
-            )
+        for part in plan.parts:
+            with surviving(part, troubles, progress):
+                match part:
+                    case "in-process":
+                        await _measure_in_process(plan, stick, add, profile)
+                    case "loopback":
+                        await _measure_loopback(plan, stick, add, profile)
+                    case "transfer":
+                        await measure_transfer(plan.stack, plan.state_mb, add)
+                    case "roll-back":
+                        _measure_roll_back(plan, add)
+                    case "rounds":
+                        rounds += await measure_rounds(
+                            plan.rounds, stick, progress, records=False, profile=profile
+                        )
     return Report(
         machine=machine,
         disk=file_system(tempfile.gettempdir()),
@@ -142,6 +147,7 @@ async def measure(
         echo_ms_repeats=stick.trips_ms,
         figures=figures,
         rounds=rounds,
+        troubles=troubles,
     )
 
 

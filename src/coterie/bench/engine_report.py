@@ -11,6 +11,7 @@ from coterie.bench.pages import (
     disk_words,
     figures_table,
     machine_words,
+    troubles_note,
     write_forms,
 )
 from coterie.bench.paper import PAPER
@@ -50,7 +51,7 @@ def setting(report: Report) -> str:
         f"{plan.timing}; {plan.sessions} sessions with {plan.calls} calls outstanding each if "
         f"packed (fewer of large ones), {plan.single_calls} if not. "
         f"{disk_words(report.disk, report.sync_ms)} Raw TCP round trip in the same run: "
-        f"{report.echo_ms * 1000:.0f} us.{notes}"
+        f"{report.echo_ms * 1000:.0f} us.{notes}{troubles_note(report.troubles)}"
     )
 
 

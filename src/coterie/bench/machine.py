@@ -26,7 +26,18 @@ def describe_machine() -> dict[str, str | int]:
         "loop": f"uvloop {version('uvloop')}" if loop == "uvloop" else loop,
         "coterie": version("coterie"),
         "load_average": f"{os.getloadavg()[0]:.1f}",
+        "loop_ns": _loop_ns(),
     }
+
+
+def _loop_ns() -> int:
+    """Give the processor time of one step of a plain loop: how fast Python is here and now."""
+    steps = 300_000
+    began = time.process_time_ns()
+    total = 0
+    for step in range(steps):
+        total += step
+    return (time.process_time_ns() - began) // steps
 
 
 def _usable_cores() -> int:

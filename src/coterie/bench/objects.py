@@ -18,12 +18,21 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from contextlib import asynccontextmanager
+from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.bench.conductor import BenchError, Yardstick, crew, free_ports, samples, yardstick
+from coterie.bench.conductor import (
+    BenchError,
+    Yardstick,
+    crew,
+    free_ports,
+    samples,
+    surviving,
+    yardstick,
+)
 from coterie.bench.disk import file_system, sync_ms
 from coterie.bench.figures import Figure, Target, rate
 from coterie.bench.loading import Timing, measure_load
@@ -102,6 +111,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     echo_ms: float
     echo_ms_repeats: list[float]
     figures: list[Figure]
+    troubles: list[str] = []
+    """Which parts could not be measured, and why."""
 
 
 class Service:
@@ -190,6 +201,7 @@ async def measure(
     machine = describe_machine()
     others = Others()
     figures: list[Figure] = []
+    troubles: list[str] = []
     rival = rival_version() if "rival" in plan.parts else ""
 
     def add(figure: Figure) -> None:
@@ -199,13 +211,15 @@ async def measure(
     async with yardstick() as stick:
         await stick.measure()
         if "calls" in plan.parts:
-            for size in plan.replicas:
-                for journal in JOURNALS:
+            for size, journal in product(plan.replicas, JOURNALS):
+                with surviving(f"calls with {size} replicas", troubles, progress):
                     await _measure_calls(plan, size, journal, stick, add, profile)
         if "fail-over" in plan.parts:
-            await _measure_fail_over(plan, add)
+            with surviving("fail-over", troubles, progress):
+                await _measure_fail_over(plan, add)
         if rival:
-            await _measure_rival(plan, stick, add)
+            with surviving("PySyncObj", troubles, progress):
+                await _measure_rival(plan, stick, add)
     return Report(
         machine=machine,
         disk=file_system(tempfile.gettempdir()),
@@ -216,6 +230,7 @@ async def measure(
         echo_ms=median(stick.trips_ms),
         echo_ms_repeats=stick.trips_ms,
         figures=figures,
+        troubles=troubles,
     )
 
 

@@ -10,6 +10,7 @@ from coterie.bench.pages import (
     disk_words,
     figures_table,
     machine_words,
+    troubles_note,
     write_forms,
 )
 from coterie.bench.plots import new_figure, plot_rates
@@ -49,6 +50,7 @@ def setting(report: Report) -> str:
         f"{packed} with up to {calls} calls made together if packed. "
         f"{disk_words(report.disk, report.sync_ms)}{rival} Raw TCP round trip in the same run: "
         f"{report.echo_ms * 1000:.0f} us.{busy_note(report.machine, report.busy_cores)}"
+        f"{troubles_note(report.troubles)}"
     )
 
 

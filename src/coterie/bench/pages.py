@@ -71,7 +71,8 @@ def machine_words(machine: Mapping[str, str | int]) -> str:
     """Say on what it was measured."""
     return (
         f"{machine['cores']} cores of {machine['processor']}, {machine['system']}, "
-        f"{machine['python']}, {machine['loop']}, Coterie {machine['coterie']}"
+        f"{machine['python']} ({machine['loop_ns']} ns for a step of a plain loop), "
+        f"{machine['loop']}, Coterie {machine['coterie']}"
     )
 
 
@@ -81,6 +82,11 @@ def disk_words(disk: str, sync_ms: float) -> str:
         f"Journals on {disk or 'a file system'}, where a small write and its fdatasync take "
         f"{sync_ms:.1f} ms."
     )
+
+
+def troubles_note(troubles: Sequence[str]) -> str:
+    """Say what could not be measured, in a sentence; otherwise nothing."""
+    return f" Not measured: {'; '.join(troubles)}." if troubles else ""
 
 
 def busy_note(machine: Mapping[str, str | int], busy_cores: float = 0.0) -> str:

@@ -17,6 +17,8 @@ from coterie.bench.figures import Figure, Target
 from coterie.bench.words import Fill, Host, Load, Stop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coterie.bench.conductor import Worker
     from coterie.bench.words import Sampled
 
@@ -28,7 +30,7 @@ PAUSE_MAX = Target(250, is_floor=False)
 SECTION = "transfer"
 
 
-async def measure_transfer(stack: str, megabytes: int) -> list[Figure]:
+async def measure_transfer(stack: str, megabytes: int, add: Callable[[Figure], None]) -> None:
     """Kill a replica, bring it back, and give what that cost."""
     with tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder:
         async with crew(len(IDS)) as started:
@@ -75,7 +77,7 @@ async def measure_transfer(stack: str, megabytes: int) -> list[Figure]:
             first.tell(Stop())
             await first.ready()
     grown = (sum(full) - sum(empty)) / len(full)
-    return [
+    for figure in (
         _figure("memory", "a replica with an empty object", sum(empty) / len(empty) / 1e6, "MB"),
         _figure("memory", "for each MB of state", grown / 1e6 / megabytes, "MB"),
         _figure(SECTION, "longest gap in service before", quiet.gap_seconds * 1000, "ms"),
@@ -97,7 +99,8 @@ async def measure_transfer(stack: str, megabytes: int) -> list[Figure]:
         _figure(SECTION, "time to learn", learned.learning_seconds, "s"),
         _figure(SECTION, "rate", megabytes / max(learned.learning_seconds, 1e-9), "MB/s"),
         _figure("memory", "of the replica that learned", learned.memory_bytes / 1e6, "MB"),
-    ]
+    ):
+        add(figure)
 
 
 async def _samples(*workers: Worker) -> list[Sampled]:

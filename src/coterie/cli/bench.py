@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"\n{text}\n")
     progress("wrote " + ", ".join(str(file) for file in files))
-    return 0
+    return 1 if getattr(report, "troubles", None) else 0
 
 
 Outcome = tuple["msgspec.Struct", str, "list[Path]"]
