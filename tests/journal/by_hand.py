@@ -18,7 +18,7 @@ NO_FACTS: Facts = [
     *(0, 0),  # settled, highest view number
     [0, "", 0],  # accepted
     *(0, [0, 0], [0, 0], [0, 0, 0]),  # restored and where, rebased, base
-    *(False, False, False, False),  # zombie, adopting, fresh, by hand
+    *(False, False, False),  # zombie, adopting, fresh
 ]
 
 

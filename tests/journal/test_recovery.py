@@ -479,17 +479,3 @@ def test_records_of_a_later_release_matter_by_their_tag(tag: int, *, is_zombie: 
     body = by_hand.block([[tag, "from the future"]], head=head, first=1)
     disk.create(segment(1)).write(head + body)
     assert recover(disk, GROUP, ID).is_zombie == is_zombie
-
-
-def test_the_word_of_an_operator_is_remembered_until_a_view_came_of_it() -> None:
-    disk = SimulatedDisk()
-    writer = begin(disk)
-    writer.append([accepted(), confirmed(), taken(1, b"x")])
-    word = Recovered(group=GROUP, member=ME, at=9, version=Version(VIEW, 1))
-    writer.append([word])
-    assert recover(disk, GROUP, ID).past().is_by_hand
-    later = begin(disk)
-    later.append([note(1)])
-    assert recover(disk, GROUP, ID).past().is_by_hand, "a life in between changes nothing"
-    later.append([accepted(1), confirmed(1)])
-    assert not recover(disk, GROUP, ID).past().is_by_hand

@@ -16,6 +16,7 @@ from coterie.journal.segments import list_journals
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import seconds
 from coterie.kernel.layers import Context, Layer
+from coterie.replication.forming import WORD_LASTS
 from coterie.replication.primary import PrimaryViews
 from coterie.simulation import Group, Host, RunOptions, Simulation, run_seed
 from coterie.simulation.simulation import SIMULATED_JOURNAL
@@ -274,11 +275,28 @@ def test_a_word_of_the_operator_is_not_enough_without_a_majority() -> None:
     group["a"].accept_loss()
     group.run(seconds(2))
     assert group["a"].place is None
-    group["a"].restart()  # the word is on record
-    group.run(seconds(2))
     group["c"].start()
     group.run_until_whole()
     assert group["a"].view == "abc"
+    group.check()
+
+
+def test_the_word_of_an_operator_does_not_hold_for_ever() -> None:
+    """What was accepted in one situation must not decide in another."""
+    group = group_of("abcde", sync=Sync.NONE)
+    write(group, "b")
+    for host in group:
+        host.lose_power()
+    for id in "ab":
+        group[id].start()
+    group.run(seconds(2))
+    group["a"].accept_loss()
+    group.run(WORD_LASTS)
+    group["c"].start()
+    group.run(seconds(3))
+    assert group["c"].place is None
+    group["a"].accept_loss()
+    group.run_until_whole()
     group.check()
 
 

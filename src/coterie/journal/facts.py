@@ -11,8 +11,7 @@ How records change the memory:
   only once the history is as long as that of the version adopted: a memory that ends before that
   is the one from before the adoption, because until then the replica promised nothing new.
 - `PrimaryAccepted` says that the replica holds the initial history of a view: it is no zombie.
-- `PrimaryConfirmed` raises the view that the version names, and does what an operator's word
-  asked for, if there was one.
+- `PrimaryConfirmed` raises the view that the version names.
 - `Settled` says what is authoritative. `RolledBack` changes nothing here: it speaks of what was
   delivered to the object; what becomes of the history is said by `HistoryAdopted`.
 - `Recovered` ends the state of a zombie by the word of an operator, and says which history counts
@@ -73,8 +72,6 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_fresh: bool = False
     """Whether a life begins here that rests on no record of an earlier one, because too much of
     them was lost: only on the state at the position of `version`."""
-    is_by_hand: bool = False
-    """Whether an operator said that this history counts, and no primary view came of it yet."""
 
 
 class Memory:
@@ -92,7 +89,6 @@ class Memory:
         self.rebased = facts.rebased
         self.base_mark = facts.base
         self.is_zombie = facts.is_zombie
-        self.is_by_hand = facts.is_by_hand
         self.place = (0, 0)
         """Life and number of the first record of the turn that is being applied."""
         self.contradictions: list[str] = []
@@ -141,7 +137,6 @@ class Memory:
             self.base_mark,
             self.is_zombie,
             self.is_adopting,
-            is_by_hand=self.is_by_hand,
         )
 
     # ---- what a memory with entries does in addition
@@ -188,7 +183,6 @@ class Memory:
     def _on_primary_confirmed(self, record: PrimaryConfirmed) -> None:
         self._saw(record.view)
         self.view = record.view
-        self.is_by_hand = False
 
     def _on_entries(self, record: EntriesAccepted) -> None:
         run = record.run
@@ -234,7 +228,6 @@ class Memory:
             )
             return
         self.is_zombie = False
-        self.is_by_hand = True
         self.view = record.version.view
         self._shorten(record.version.position)
 

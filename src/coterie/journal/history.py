@@ -92,7 +92,6 @@ class History(Memory):
         self._undo_adoption()
         self.has_stopped = False
         self.is_zombie = facts.is_zombie
-        self.is_by_hand = facts.is_by_hand
         # Promises about views hold, whatever becomes of the history.
         self.highest_view_number = max(self.highest_view_number, facts.highest_view_number)
         self.accepted = facts.accepted

@@ -130,7 +130,6 @@ class Recovery:
         snapshot = self.snapshot
         return Past(
             is_zombie=self.is_zombie,
-            is_by_hand=self.facts.is_by_hand and not self.is_zombie,
             highest_view=self.highest_view_number,
             version=self.version,
             settled=self.settled,

@@ -102,8 +102,6 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
     is_zombie: bool = False
     """Whether it once was in a primary view and has lost what it knew there."""
-    is_by_hand: bool = False
-    """Whether an operator said that its history counts, and no primary view came of it yet."""
     highest_view: int = 0
     """The highest view number it may have taken part in."""
     version: Version = Version(NO_VIEW, 0)

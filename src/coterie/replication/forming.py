@@ -24,7 +24,7 @@ from zlib import crc32
 
 import msgspec
 
-from coterie.kernel.clock import milliseconds
+from coterie.kernel.clock import milliseconds, seconds
 from coterie.kernel.engine import Checkpoint, Role, Standing, Status, Version
 from coterie.kernel.errors import DECODE_ERRORS, BadMessage
 from coterie.kernel.layers import Service
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
     from coterie.kernel.layers import Batch, Context, Ending, Side
 
+WORD_LASTS = seconds(60)
+"""How long the word of an operator who accepts loss holds, if nothing comes of it."""
 CONTROL = 1
 """The mark of ordered messages that are no entries."""
 
@@ -132,7 +134,7 @@ class FormingViews(EngineLayer, Generic[F]):
         self.log = Log(bytes_max=context.settings.history_bytes)
         self.is_zombie = False
         self.is_by_hand = False
-        """Whether an operator said that our history counts, and nothing came of it yet."""
+        """Whether an operator said a moment ago that our history counts."""
         self._donor = Donor(self.log, self.snapshot, context.settings.packet_bytes_max)
         self._view = View(NO_VIEW, (self.me,), (NO_VIEW,), (b"",), context.configuration)
 
@@ -154,7 +156,6 @@ class FormingViews(EngineLayer, Generic[F]):
         if past is None:
             return
         self.is_zombie = past.is_zombie
-        self.is_by_hand = past.is_by_hand
         if past.position:
             self.log.reset(past.position, dict(past.origins))
             self.above.restore(past.chunks, past.position)
@@ -202,12 +203,17 @@ class FormingViews(EngineLayer, Generic[F]):
 
         This is the way out for a group whose majority has lost its memory: a view with us needs no
         majority that remembers, but it is still a majority that must accept our history before
-        anything goes on. Said again where nothing came of it, it does no harm.
+        anything goes on. The word holds for a while only, and not for a later life: said about one
+        situation it must not decide in another. Where nothing came of it, it can be said again.
         """
         self.is_zombie = False
         self.is_by_hand = True
+        self.context.set_timer("by hand", WORD_LASTS, self._forget_word)
         self._report(Recovered, version=self.log.version)
         self._cast(self._my_credentials())
+
+    def _forget_word(self) -> None:
+        self.is_by_hand = False
 
     @property
     def role(self) -> Role:
