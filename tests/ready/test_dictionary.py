@@ -10,6 +10,7 @@ from tests.ready.clocks import SECOND, START, at, make
 from coterie.objects import BadArguments, define
 from coterie.ready import Dictionary, Found, Full
 from coterie.ready.dictionary import Item
+from coterie.ready.limits import weigh
 
 
 class Prices(Dictionary[int]):
@@ -153,7 +154,12 @@ def test_the_weight_of_all_items_is_bounded() -> None:
     texts.put("a", "x" * 80)
     texts.put("a", "x")
     texts.put("b", "x" * 50)
-    assert texts.weight == sum(item.weight for item in texts.items.values())
+    texts.put_if("c", "x", 0)
+    texts.compare_and_set("d", None, "x" * 3)
+    kept = {"a": "x", "b": "x" * 50, "c": "x", "d": "x" * 3}
+    assert texts.weight == sum(weigh(key) + weigh(value) for key, value in kept.items())
+    texts.bytes_max = texts.weight + weigh("e") + weigh("x")  # type: ignore[misc]
+    texts.put("e", "x")
 
 
 def test_the_type_of_values_is_checked_before_anything_is_ordered() -> None:
