@@ -202,6 +202,22 @@ def test_lines_that_are_no_log_are_handed_on_however_long(tmp_path: Path) -> Non
     assert lines[-2:] == ["Traceback: [1]", "[1]"]
 
 
+def test_a_child_of_a_dead_process_does_not_hide_its_death(tmp_path: Path) -> None:
+    """A replica forks to encode large states, and what it forked may live a little longer."""
+    forking = SAY + "import os, time\n"
+    forking += "if os.fork() == 0: say(f'child {os.getpid()}'); time.sleep(60); os._exit(0)\n"
+
+    async def check(watching: Watching) -> None:
+        await watching.until_primary("a", 1)
+        await watching.until(lambda: "line" in watching.names("a"))
+        [child] = [fields["text"] for name, fields in watching.said if name == "line"]
+        os.kill(watching.pid("a"), signal.SIGKILL)
+        await watching.until(lambda: "ended" in watching.names("a"))
+        os.kill(int(str(child).split()[1]), signal.SIGKILL)
+
+    supervise(tmp_path, check, a=forking + PRIMARY + UNTIL_EOF)
+
+
 @pytest.mark.parametrize(
     ("status", "useless", "pause"),
     [

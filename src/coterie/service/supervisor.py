@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from coterie.kernel.engine import Role
 from coterie.kernel.errors import CoterieError
@@ -25,7 +25,7 @@ from coterie.service.folder import lock_folder
 from coterie.service.places import CONFIG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from coterie.service.config import ClusterConfig
@@ -39,6 +39,8 @@ USELESS_MAX = 8
 """After so many lives in a row that came to nothing because of a bug, a replica is given up."""
 STOP_SECONDS = 10.0
 """How long processes may take to stop before they are killed."""
+DRAIN_SECONDS = 1.0
+"""How long to wait for the last lines of a process that has ended."""
 LINE_BYTES_MAX = 1 << 20
 LINES_KEPT = 20
 
@@ -167,28 +169,44 @@ class _Watched:
         self._state, self._was_of_use = "starting", False
         self._last_lines.clear()
         self._lives += 1
-        process = self._process = await asyncio.create_subprocess_exec(
-            *self._supervisor.command(self.id),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            # A Ctrl-C at the terminal is for the supervisor alone.
-            start_new_session=True,
-            limit=LINE_BYTES_MAX,
+        # The pipes are ours, not asyncio's: that would not notice the end of a process before the
+        # end of its pipes, which what it forked may keep open.
+        with _pipe() as lifeline, _pipe() as log:
+            process = self._process = await asyncio.create_subprocess_exec(
+                *self._supervisor.command(self.id),
+                stdin=lifeline.reading,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=log.writing,
+                # A Ctrl-C at the terminal is for the supervisor alone.
+                start_new_session=True,
+            )
+            lifeline.reading.close()
+            log.writing.close()
+            reading = asyncio.ensure_future(self._read(log.reading))
+            try:
+                status = await process.wait()
+                await asyncio.wait({reading}, timeout=DRAIN_SECONDS)
+                return status
+            finally:
+                self._process, self._role = None, ""
+                reading.cancel()
+                await asyncio.wait({reading})  # it uses the pipe
+
+    async def _read(self, log: BinaryIO) -> None:
+        """Follow the log of the process to its end."""
+        reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), log
         )
-        assert process.stderr is not None
-        try:
+        with contextlib.closing(transport):
             while True:
                 try:
-                    line = await process.stderr.readline()
+                    line = await reader.readline()
                 except ValueError:
                     continue  # a line that is too long; the next one begins behind it
                 if not line:
-                    break
+                    return
                 self._on_line(line.decode(errors="replace").rstrip("\n"))
-            return await process.wait()
-        finally:
-            self._process, self._role = None, ""
 
     def _on_line(self, line: str) -> None:
         event = _parse(line)
@@ -218,6 +236,19 @@ class _Watched:
 
     def _say(self, name: str, **fields: object) -> None:
         self._supervisor.say(name, {"replica": self.id, **fields})
+
+
+class _Pipe(NamedTuple):
+    reading: BinaryIO
+    writing: BinaryIO
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[_Pipe]:
+    """Give a pipe that is closed with the block, as far as it is not closed before."""
+    ends = os.pipe()
+    with os.fdopen(ends[0], "rb", 0) as reading, os.fdopen(ends[1], "wb", 0) as writing:
+        yield _Pipe(cast("BinaryIO", reading), cast("BinaryIO", writing))
 
 
 def pause_after(status: int, useless: int) -> float | None:
