@@ -111,7 +111,7 @@ class Gathering:
         before = len(self.runs)
         for run in message.runs:
             part = beyond(run, self._staged)
-            if part is not None:
+            if part is not None and part.payloads:
                 self.runs.append(part)
                 self._staged[run.origin] = last_number(part)
         return len(self.runs) > before
