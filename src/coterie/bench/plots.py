@@ -141,7 +141,8 @@ def plot_rates(axes: Axes, figures: Sequence[Figure], title: str) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1,)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlim(left=min(values) / 3, right=max(values) * 4)
+    targets = [figure.target.limit for figure in figures if figure.target is not None]
+    axes.set_xlim(left=min(values) / 3, right=max(values + targets) * 4)
     axes.set_title(title)
     axes.set_xlabel("commands per second; marks: targets")
     axes.grid(visible=True, axis="x", alpha=0.4)
