@@ -40,10 +40,13 @@ class Counter:
 
 
 def with_counter(
-    story: Callable[[type[Counter]], Awaitable[None]], *, stack: str = "SAFE:DYNSEQ:PVSYNC"
+    story: Callable[[type[Counter]], Awaitable[None]],
+    *,
+    stack: str = "SAFE:DYNSEQ:PVSYNC",
+    replicas: int = 3,
 ) -> None:
     async def run() -> None:
-        async with coterie.local(Counter, replicas=3, stack=stack) as counter:
+        async with coterie.local(Counter, replicas=replicas, stack=stack) as counter:
             await story(counter)
 
     asyncio.run(run())
@@ -177,3 +180,12 @@ def test_the_object_shows_its_methods_and_nothing_else() -> None:
             group_of(Counter())
 
     with_counter(story)
+
+
+@pytest.mark.parametrize("stack", [stack for stack in ENGINE_STACKS if stack != "PVSYNC"])
+def test_a_group_of_one_needs_nobody_to_agree_with(stack: str) -> None:
+    async def story(counter: type[Counter]) -> None:
+        result = await counter.add.detailed(3)
+        assert (await result.settled()).value == 3
+
+    with_counter(story, stack=stack, replicas=1)

@@ -186,6 +186,8 @@ class PrimaryViews(FormingViews[Transfer]):
             log.version = Version(self._view.id, log.end)
             self._acks[self.me] = log.end
         self.above.deliver_runs(runs, Standing.OPTIMISTIC)
+        if self._view.configuration.majority == 1:
+            self._settle_what_a_majority_has()  # no other acknowledgement will come
 
     def _keep_for_after_transfer(self, run: Run, size: int) -> None:
         """Entries go on while we learn; what is too much to keep will be fetched instead."""
