@@ -25,6 +25,10 @@ class Seats:
         self.taken += 1
         return self.taken
 
+class Unborn:
+    def __init__(self):
+        1 / 0
+
 class NotOne:
     @update
     def leave(self) -> None:
@@ -70,11 +74,12 @@ def test_a_file_wherever_it_is_and_what_lies_beside_it(here: Path) -> None:
         ("nowhere_at_all:Seats", "there is no module 'nowhere_at_all', neither in"),
         ("nowhere_at_all.deep:Seats", "there is no module 'nowhere_at_all.deep', neither in"),
         ("nowhere.py:Seats", "there is no file "),
-        ("good.py:Saets", "the file 'good.py' has no class 'Saets'; it has Seats, NotOne"),
-        ("good:Saets", "the module 'good' has no class 'Saets'; it has Seats, NotOne"),
+        ("good.py:Saets", "the file 'good.py' has no class 'Saets'; it has Seats, Unborn, NotOne"),
+        ("good:Saets", "the module 'good' has no class 'Saets'; it has Seats, Unborn, NotOne"),
         ("broken:Seats", "the module 'broken' cannot be imported: ZeroDivisionError"),
         ("broken.py:Seats", "broken.py cannot be imported: ZeroDivisionError"),
         ("wanting:Seats", "the module 'wanting' cannot be imported: No module named"),
+        ("good.py:Unborn", "no Unborn can be made: its __init__ raises ZeroDivisionError"),
         ("json.py:Seats", "because another module is called 'json': rename the file"),
     ],
 )

@@ -68,7 +68,9 @@ def test_without_a_majority_it_says_whom_to_start() -> None:
     overview = group(up("a", "minority", 9), down("b"), down("c"))
     assert not overview.serves
     assert overview.advice("g") == [
-        "no majority: 1 of the 2 replicas it takes are up and remember; start b, c"
+        "no majority: 1 of the 2 replicas it takes are up and remember; start b, c",
+        "b does not answer: connection refused",
+        "c does not answer: connection refused",
     ]
     assert group(down("a"), down("b"), down("c")).position == 0
 

@@ -43,7 +43,12 @@ def load_class(where: str) -> Definition:
         there = ", ".join(classes) or "no classes"
         what = "file" if is_file else "module"
         raise ClassNotFound(f"the {what} {module_name!r} has no class {name!r}; it has {there}")
-    return define(found)
+    try:
+        return define(found)
+    except CoterieError:
+        raise
+    except Exception as error:
+        raise ClassNotFound(f"no {name} can be made: its __init__ raises {error!r}") from error
 
 
 def _import_module(name: str) -> ModuleType:

@@ -123,7 +123,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
             process = replica.process
             if process is not None and process.state in {"given up", "waiting"}:
                 advice.append(f"{replica.id} is not running: {process.reason}")
-            elif replica.report is None and self.serves:
+            elif replica.report is None and process is None:
                 advice.append(f"{replica.id} does not answer: {replica.silence}")
         return advice
 
