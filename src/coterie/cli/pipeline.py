@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coterie.cli import exits
 from coterie.cli.errors import UsageError
@@ -13,10 +13,13 @@ from coterie.cli.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import SparkSession
+
     from coterie.cli.parser import Parser, Subparsers
     from coterie.pipeline.jobs import Outcome
     from coterie.pipeline.replay import Program
 
+_INTERVAL_MAX = 86_400.0
 JOBS = ("seal", "history", "verify", "events", "report")
 
 
@@ -35,12 +38,35 @@ def add_parser(subparsers: Subparsers) -> Parser:
         "check every promise against it, and write tables and report.html. Exit status 1 if a "
         "promise was broken, 3 if none was but journals are missing or cannot be read.",
     )
-    run.add_argument(
+    _add_options(run)
+    run.add_argument("--growing", action="store_true", help="the replicas are still at work")
+    follow = actions.add_parser(
+        "follow",
+        help="keep history, verdicts, events and report current while replicas work",
+        description="Do what `run` does whenever the journals have grown, until interrupted. It "
+        "can be killed and started again at any time: each event is written once. Verdicts speak "
+        "of what all replicas have written so far.",
+    )
+    _add_options(follow)
+    follow.add_argument(
+        "--interval",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="how often journals are looked at (default: 10)",
+    )
+    follow.add_argument("--once", action="store_true", help="catch up with the journals, and end")
+    return parser
+
+
+def _add_options(parser: Parser) -> None:
+    """Describe what the actions have in common."""
+    parser.add_argument(
         "journals", nargs="+", type=Path, metavar="JOURNALS", help="folders with journals in them"
     )
-    run.add_argument("--out", type=Path, required=True, metavar="DIR", help="where results go")
-    run.add_argument("--only", metavar="JOB,JOB", help=f"only these jobs (of {', '.join(JOBS)})")
-    run.add_argument(
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where results go")
+    parser.add_argument("--only", metavar="JOB,JOB", help=f"only these jobs (of {', '.join(JOBS)})")
+    parser.add_argument(
         "--class",
         dest="classes",
         action="append",
@@ -48,11 +74,9 @@ def add_parser(subparsers: Subparsers) -> Parser:
         metavar="GROUP=MODULE:CLASS",
         help="which class a group runs: then the history is run on it, and events are written",
     )
-    add_cluster_options(run)
-    run.add_argument("--strict", action="store_true", help="stop at damage in a journal")
-    run.add_argument("--growing", action="store_true", help="the replicas are still at work")
-    run.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser
+    add_cluster_options(parser)
+    parser.add_argument("--strict", action="store_true", help="stop at damage in a journal")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, or one a batch")
 
 
 def add_cluster_options(parser: Parser) -> None:
@@ -72,37 +96,93 @@ def run(args: argparse.Namespace) -> int:
 
     if find_spec("pyspark") is None:
         raise UsageError("the pipeline needs Spark: pip install 'coterie[pipeline]'")
-    jobs = _jobs(args.only)
-    programs = dict(_programs(args.classes))
+    if args.action == "follow" and not 0 < args.interval <= _INTERVAL_MAX:
+        raise UsageError(f"--interval goes up to {_INTERVAL_MAX:g} seconds, not {args.interval:g}")
+    if args.action == "follow" and args.remote:
+        raise UsageError("to follow needs a session of its own: choose --master, not --remote")
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415
-    from coterie.pipeline.jobs import find_journals, run_pipeline  # noqa: PLC0415
+    from coterie.pipeline.jobs import ResultsTaken, claimed, find_journals  # noqa: PLC0415
     from coterie.pipeline.session import LOCAL, make_session  # noqa: PLC0415
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
+    work = {"jobs": _jobs(args.only), "programs": dict(_programs(args.classes))}
     try:
         roots = find_journals(args.journals)
-        place = args.remote or args.master or LOCAL
-        say(f"journals in {len(roots)} folders; starting Spark ({place})")
-        spark = make_session(master=args.master or LOCAL, remote=args.remote)
-        try:
-            outcome = run_pipeline(
-                spark,
-                roots,
-                args.out,
-                jobs=jobs,
-                programs=programs,
-                growing=args.growing,
-                strict=args.strict,
-                progress=lambda job: say(f"  {job} ..."),
-            )
-        finally:
-            spark.stop()
+        with claimed(args.out):
+            place = args.remote or args.master or LOCAL
+            _say(f"journals in {len(roots)} folders; starting Spark ({place})")
+            spark = make_session(master=args.master or LOCAL, remote=args.remote)
+            try:
+                act = _follow if args.action == "follow" else _run
+                return act(spark, roots, args, work)
+            finally:
+                spark.stop()
+    except ResultsTaken as error:
+        print(f"coterie: {error}", file=sys.stderr)
+        return exits.TAKEN
     except (CoterieError, OSError) as error:
         raise UsageError(str(error)) from None
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _run(
+    spark: SparkSession, roots: list[str], args: argparse.Namespace, work: dict[str, Any]
+) -> int:
+    from coterie.pipeline.jobs import run_pipeline  # noqa: PLC0415
+
+    outcome = run_pipeline(
+        spark,
+        roots,
+        args.out,
+        growing=args.growing,
+        strict=args.strict,
+        progress=lambda job: _say(f"  {job} ..."),
+        **work,
+    )
     _tell(outcome, as_json=args.json)
     return _status(outcome)
+
+
+def _follow(
+    spark: SparkSession, roots: list[str], args: argparse.Namespace, work: dict[str, Any]
+) -> int:
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415
+
+    from coterie.pipeline.follow import follow  # noqa: PLC0415
+
+    last: list[int] = []
+
+    def tell(outcome: Outcome) -> None:
+        _tell(outcome, as_json=args.json)
+        sys.stdout.flush()
+        last[:] = [_status(outcome)]
+
+    try:
+        follow(
+            spark,
+            roots,
+            args.out,
+            interval_seconds=args.interval,
+            once=args.once,
+            strict=args.strict,
+            progress=lambda job: _say(f"  {job} ..."),
+            tell=tell,
+            **work,
+        )
+    except StreamingQueryException as error:
+        raise UsageError(f"following ended: {_reason(error)}") from None
+    except KeyboardInterrupt:
+        _say("interrupted; start it again to go on from here")
+    return last[0] if last else exits.DONE
+
+
+def _reason(error: Exception) -> str:
+    """Give the sentence of ours that a long story of Spark's contains, or else its beginning."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("coterie.")]
+    return (ours or lines or ["for no reason that Spark tells"])[-1 if ours else 0]
 
 
 def _status(outcome: Outcome) -> int:

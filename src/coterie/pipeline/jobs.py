@@ -6,18 +6,22 @@
     <out>/events/                   executed updates, where the class is known (`events`)
     <out>/report.html, figures.json, figures/    (`report`)
 
-A result replaces the one of an earlier run: it is written beside it, and renamed.
+A result replaces the one of an earlier run: it is written beside it, and renamed. One run at a time
+may work on a folder; the claim on it ends with the process, however that ends.
 """
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.journal import FileDisk, list_journals
+from coterie.kernel.errors import CoterieError
 from coterie.pipeline.events import write_events
 from coterie.pipeline.findings import findings_of
 from coterie.pipeline.lake import Lake
@@ -29,13 +33,14 @@ from coterie.pipeline.sealing import seal
 from coterie.pipeline.verify import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from coterie.pipeline.replay import Program
 
 JOBS = ("seal", "history", "verify", "events", "report")
+LOCK = "_lock"
 _DEPTH = 4
 """How many folders below the one named journals are looked for."""
 
@@ -66,6 +71,24 @@ class Outcome:
     def is_whole(self) -> bool:
         """Whether all journals were there and could be read."""
         return not self.problems
+
+
+class ResultsTaken(CoterieError):
+    """Another run works on the same results."""
+
+
+@contextmanager
+def claimed(out: Path) -> Iterator[None]:
+    """Have a folder of results to oneself; it is made if need be."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ResultsTaken(
+                f"another run works on {out}: let it end, or name another folder with --out"
+            ) from None
+        yield
 
 
 def find_journals(folders: Sequence[str | Path]) -> list[str]:

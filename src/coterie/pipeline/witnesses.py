@@ -319,6 +319,9 @@ class _Gathering:
             witness.is_complete &= not (
                 _lost_writes(segments, self.stopped) or _lost_lives(segments)
             )
+            # Journals that grow are read one after the other: those read first may lack what the
+            # others already answer to.
+            witness.is_complete &= all(row["is_over"] for row in segments)
             for key, _, row in in_order:
                 if row["event"] == "installed":
                     witness.views.append((key, ranks[row["view"]]))
