@@ -112,6 +112,15 @@ def test_a_missing_segment_is_a_finding(optimistic_journals: Path, tmp_path: Pat
     )
 
 
+def test_a_missing_life_is_a_finding(optimistic_journals: Path, tmp_path: Path) -> None:
+    folder = copytree(optimistic_journals, tmp_path / "journals")
+    later = next(path for path in sorted(folder.rglob("000002")) if list(path.iterdir()))
+    rmtree(later.parent / "000001")
+    found = [row for row in rows_of(folder, "findings") if row["replica"] == later.parent.name]
+    assert [(row["kind"], row["incarnation"], row["first"]) for row in found] == [("missing", 1, 1)]
+    assert found[0]["reason"] == "life 1, from which this one went on, is not there"
+
+
 def test_a_segment_of_another_group_is_a_finding(tmp_path: Path) -> None:
     for group in ("one", "two"):
         write(tmp_path, group, {"a": [*begin(group, "a"), entries(group, "a", 1, [b"x"])]})
@@ -144,6 +153,19 @@ def test_contradictions_are_findings(tmp_path: Path) -> None:
     assert finding["kind"] == "contradiction"
     assert finding["reason"] == "entry 5 was accepted where 2 comes next"
     assert finding["first"] == finding["last"] == len(told)
+
+
+def test_a_segment_of_another_version_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "g", {"a": [*begin("g", "a"), entries("g", "a", 1, [b"x"])]})
+    monkeypatch.setattr("coterie.journal.format.JOURNAL_VERSION", 99)
+    write(tmp_path, "g", {"b": [*begin("g", "b"), entries("g", "b", 1, [b"x"])]})
+    monkeypatch.undo()
+    [finding] = rows_of(tmp_path, "findings")
+    assert (finding["replica"], finding["kind"]) == ("b", "unreadable")
+    assert "version 99, and this release knows version 1" in finding["reason"]
+    assert {row["replica"] for row in rows_of(tmp_path, "entries")} == {"a"}
 
 
 def test_where_there_is_no_journal_a_sentence_says_so(tmp_path: Path) -> None:

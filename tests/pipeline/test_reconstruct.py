@@ -52,13 +52,15 @@ def test_the_history_is_the_one_that_happened(stack: str, tmp_path: Path) -> Non
     assert broken(lake) == set()
 
 
-def test_a_journal_without_its_beginning_breaks_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lives", [0, 2])
+def test_a_journal_with_parts_removed_breaks_nothing(lives: int, tmp_path: Path) -> None:
+    """Its beginning is gone, or what came between the beginnings and the ends of its lives."""
     keeper = KeeperSettings(
         journal=JournalSettings(segment_bytes=3_000),
-        retention=Retention(journal_bytes_max=0, lives=0),
+        retention=Retention(journal_bytes_max=0, lives=lives),
         snapshot_bytes=3_000,
     )
-    group = make_group(seed=5, keeper=keeper, history_bytes=400)
+    group = make_group(seed=6, keeper=keeper, history_bytes=400)
     storm(group, duration=seconds(8))
     copy_group(group, tmp_path / "journals")
     lake = seal_here(tmp_path / "journals", tmp_path / "lake", width=64)

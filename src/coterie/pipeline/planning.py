@@ -48,6 +48,12 @@ class SegmentTask:
     """Whether nobody writes to it any more."""
     removed: tuple[tuple[int, int], ...]
     """Which records of the life were removed on purpose."""
+    absent_life: int = 0
+    """The life from which this one went on, if that is not there at all."""
+    absent_up_to: int = 0
+    """How many records of it this life went on from."""
+    is_life_removed: bool = False
+    """Whether that life was removed on purpose."""
 
     @property
     def name(self) -> str:
@@ -105,12 +111,16 @@ def _of_replica(
     root: str, disk: FileDisk, group: str, replica: str, *, growing: bool
 ) -> Iterator[SegmentTask]:
     lives = list_lives(disk, group, replica)
-    limits = limits_of(lives, follows_of(disk, lives))
+    follows = follows_of(disk, lives)
+    limits = limits_of(lives, follows)
     removed = read_removed(disk, group, replica)
+    present = {life.incarnation for life in lives}
     for life in lives:
         is_last_life = life is lives[-1]
         for index, file in enumerate(life.segments):
             following = _following(life, index)
+            before = follows.get(life.incarnation) if index == 0 else None
+            is_absent = before is not None and before.incarnation not in {0, *present}
             yield SegmentTask(
                 root=root,
                 group=group,
@@ -124,6 +134,9 @@ def _of_replica(
                 is_first=index == 0,
                 is_over=not (growing and is_last_life and not following),
                 removed=removed.get(life.incarnation, ()),
+                absent_life=before.incarnation if before is not None and is_absent else 0,
+                absent_up_to=before.sequence if before is not None and is_absent else 0,
+                is_life_removed=before is not None and before.incarnation in removed,
             )
 
 

@@ -78,6 +78,16 @@ class _Reading:
         disk = FileDisk(task.root)
         reader = SegmentReader(disk, task.file)
         limit = None if task.limit == NO_LIMIT else task.limit
+        if task.absent_life:
+            yield Finding(
+                kind=Kind.REMOVED if task.is_life_removed else Kind.MISSING,
+                path=task.path,
+                offset=0,
+                reason=f"life {task.absent_life}, from which this one went on, is not there",
+                incarnation=task.absent_life,
+                first=1,
+                last=task.absent_up_to,
+            )
         if task.is_first and task.first > 1:
             yield self._absent(1, task.first - 1, "the first segments of the life are not there")
         problem = reader.open()
@@ -143,6 +153,7 @@ class _Reading:
         if isinstance(maker, RowsMaker):
             maker.add_row(
                 {
+                    "incarnation": finding.incarnation or self._task.incarnation,
                     "path": finding.path,
                     "offset": finding.offset,
                     "kind": finding.kind.value,
