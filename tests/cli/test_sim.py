@@ -45,3 +45,13 @@ def test_a_seed_can_leave_its_journals(tmp_path: Path, capsys: pytest.CaptureFix
 def test_all_faults_and_one_more(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*ENGINE, "--seed", "3", "--faults", "all,old-disk"]) == 0
     assert "1 seeds, no violation" in capsys.readouterr().out
+
+
+def test_what_needs_an_order_is_refused_where_there_is_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["sim", "--stack", "pvsync", "--object", "dictionary"]) == 2
+    assert capsys.readouterr().err == (
+        "coterie: PVSYNC gives no order, so only updates that commute are right on it: "
+        "choose --object counter\n"
+    )
