@@ -101,9 +101,13 @@ def test_only_the_last_time_to_expire_counts() -> None:
 
 def test_the_agenda_does_not_grow_with_every_touch() -> None:
     prices = make(Prices)
+    at(0, lambda: prices.put("milk", 1, expires_in=5000))
     for second in range(1000):
         at(second, lambda: prices.put("tea", 1, expires_in=1_000_000))
     assert len(prices.agenda) < 100
+    at(6000, prices.on_tick)
+    assert at(6000, prices.keys) == ["tea"]
+    assert prices.count() == 1
     at(2_000_000, prices.on_tick)
     assert prices.count() == 0
     assert prices.agenda == []
