@@ -83,10 +83,10 @@ class TailCountsAsTaken(UnionViews):
 
 UNION_BROKEN = (
     Broken(AmnesiacsCounted, "PVSYNC", ("authoritative for ever",), first_seed=27, sync=Sync.NONE),
-    Broken(OneHistoryWins, "PVSYNC", ("authoritative for ever", "beginning")),
-    Broken(AcceptsWithWhatItHas, "PVSYNC", ("authoritative for ever", "beginning")),
-    Broken(SettlesWhatItTook, "PVSYNC", ("authoritative majority",)),
+    Broken(OneHistoryWins, "PVSYNC", ("authoritative for ever", "beginning"), first_seed=2),
+    Broken(AcceptsWithWhatItHas, "PVSYNC", ("authoritative for ever", "beginning"), first_seed=2),
+    Broken(SettlesWhatItTook, "PVSYNC", ("authoritative majority",), first_seed=2),
     Broken(TakesAgain, "PVSYNC", ("once",)),
-    Broken(EntriesWaitBelow, "PVSYNC", ("beginning",)),
-    Broken(TailCountsAsTaken, "PVSYNC", ("beginning", "authoritative majority")),
+    Broken(EntriesWaitBelow, "PVSYNC", ("beginning",), first_seed=2),
+    Broken(TailCountsAsTaken, "PVSYNC", ("beginning", "authoritative majority"), first_seed=2),
 )
