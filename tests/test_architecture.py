@@ -39,6 +39,8 @@ ALLOWED: dict[str, set[str]] = {
     # Entries are decoded and replayed as replicas do it; nothing of engines, layers or drivers.
     "pipeline": FOUNDATION | {"checking", "objects"},
 }
+# Seeds of the simulator as tasks of the pipeline.
+ALLOWED["campaign"] = FOUNDATION | {"pipeline", "simulation", "stacks"}
 ALLOWED["bench"] = ALLOWED.keys() - {"pipeline"}
 ALLOWED["cli"] = set(ALLOWED)
 

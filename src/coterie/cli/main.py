@@ -21,7 +21,17 @@ from coterie.cli.errors import UsageError
 from coterie.cli.parser import Parser, Subparsers
 
 COMMANDS = (
-    *("bench", "call", "completion", "demo", "member", "pipeline", "recover", "replica"),
+    *(
+        "bench",
+        "call",
+        "campaign",
+        "completion",
+        "demo",
+        "member",
+        "pipeline",
+        "recover",
+        "replica",
+    ),
     *("serve", "sim", "status", "stop", "version"),
 )
 

@@ -94,13 +94,14 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.replicas is None:
         args.replicas = 5
-    options = _options(args)
+    options = options_of(args)
     if args.trace:
         return _trace(args, options)
     return _campaign(args, options)
 
 
-def _options(args: argparse.Namespace) -> "RunOptions":
+def options_of(args: argparse.Namespace) -> "RunOptions":
+    """Give what the options say, or say what is wrong with them."""
     from coterie.journal.format import Sync  # noqa: PLC0415
     from coterie.kernel.clock import seconds  # noqa: PLC0415
     from coterie.kernel.errors import StackError  # noqa: PLC0415
@@ -189,11 +190,12 @@ def _campaign(args: argparse.Namespace, options: "RunOptions") -> int:
         _print_summary(runs, failed, options, elapsed)
     for outcome in failed[:10]:
         print(f"seed {outcome.seed}: {outcome.violations[0]}", file=sys.stderr)
-        print(f"  repeat it with: {_command(args, outcome.seed)}", file=sys.stderr)
+        print(f"  repeat it with: {command_of(args, outcome.seed)}", file=sys.stderr)
     return EXIT_VIOLATION if failed else 0
 
 
-def _command(args: argparse.Namespace, seed: int) -> str:
+def command_of(args: argparse.Namespace, seed: int) -> str:
+    """Give the command that shows one seed again."""
     words = f"coterie sim --stack {args.stack.upper()} --replicas {args.replicas} --seed {seed}"
     if args.faults != "all":
         words += f" --faults {args.faults}"

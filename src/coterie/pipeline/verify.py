@@ -117,16 +117,36 @@ def verify(
 
     items = items_of(lake, testimonies, programs)
     found = gather(for_each(spark, items, work, RESULTS).toArrow().to_pylist())
-    for group in testimonies:
-        found.setdefault(group, Results(group))
-        ranges = ranges_of(lake, [group])
-        check_across(found[group], ranges, testimonies[group], clock_bound)
+    _check_across_all(lake, found, testimonies, clock_bound)
     executed_once(lake.read(spark, "replies"), found)
     verdicts = [
         row for group in sorted(found) for row in _verdicts(testimonies[group], found[group])
     ]
     violations = [row for group in sorted(found) for row in _bounded(found[group].violations)]
     return Verification(verdicts, violations)
+
+
+def verify_alone(lake: Lake, clock_bound: Duration = CLOCK_BOUND) -> dict[str, Results]:
+    """Run all checks that need no shuffle in this process: what a task does with a small lake."""
+    testimonies = testimonies_of(lake)
+    found = gather(
+        row
+        for item in items_of(lake, testimonies)
+        for row in check_item(item, lake, testimonies[item.group], clock_bound).batch().to_pylist()
+    )
+    _check_across_all(lake, found, testimonies, clock_bound)
+    return found
+
+
+def _check_across_all(
+    lake: Lake,
+    found: dict[str, Results],
+    testimonies: Mapping[str, Testimony],
+    clock_bound: Duration,
+) -> None:
+    for group, testimony in testimonies.items():
+        results = found.setdefault(group, Results(group))
+        check_across(results, ranges_of(lake, [group]), testimony, clock_bound)
 
 
 def check_across(
