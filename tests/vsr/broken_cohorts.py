@@ -171,14 +171,16 @@ class Broken:
     caught_by: tuple[str, ...]
     kind: type[Cohort] = Cohort
     prepare: Callable[[ChainWorld], None] | None = None
+    first_seed: int = 0
+    """A little before where it is caught at present; it may move when the engine changes."""
 
 
 SURVIVE = "forced events survive"
 
 BROKEN = (
     Broken("no crashed acceptance", (SURVIVE,), NoCrashedAcceptance),
-    Broken("crashed counted", (SURVIVE,), CrashedCounted),
-    Broken("condition 3 dropped", (SURVIVE,), Condition3Dropped),
+    Broken("crashed counted", (SURVIVE,), CrashedCounted, first_seed=54),
+    Broken("condition 3 dropped", (SURVIVE,), Condition3Dropped, first_seed=54),
     Broken("first one leads", (SURVIVE,), FirstOneLeads),
     Broken("accepts anything", ("viewids ordered",), AcceptsAnything),
     Broken("forced too early", ("forced majority",), ForcedTooEarly),
