@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WAIT_SECONDS = 20
-SAY = "import sys; say = lambda line: print(line, file=sys.stderr, flush=True)\n"
+# Each line with one write, so that those of two processes are not mixed up.
+SAY = "import os, sys; say = lambda line: os.write(2, (line + '\\n').encode())\n"
 PRIMARY = """say('{"log": "started"}'); say('{"log": "role", "role": "primary"}')\n"""
 UNTIL_EOF = "sys.stdin.read()\n"
 GOOD = SAY + PRIMARY + UNTIL_EOF
@@ -204,7 +205,7 @@ def test_lines_that_are_no_log_are_handed_on_however_long(tmp_path: Path) -> Non
 
 def test_a_child_of_a_dead_process_does_not_hide_its_death(tmp_path: Path) -> None:
     """A replica forks to encode large states, and what it forked may live a little longer."""
-    forking = SAY + "import os, time\n"
+    forking = SAY + "import time\n"
     forking += "if os.fork() == 0: say(f'child {os.getpid()}'); time.sleep(60); os._exit(0)\n"
 
     async def check(watching: Watching) -> None:
