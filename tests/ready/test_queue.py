@@ -85,6 +85,7 @@ def test_a_claim_can_be_extended_and_given_back() -> None:
     at(15, jobs.on_tick)
     assert jobs.counts() == QueueCounts(1, 1)
     assert jobs.give_back(1, 1)
+    assert jobs.counts() == QueueCounts(2, 0)
     assert at(16, lambda: jobs.claim("bob")) == Claimed(1, 2, "a")
 
 
@@ -109,7 +110,8 @@ def test_the_weight_of_all_items_is_bounded() -> None:
     with pytest.raises(Full, match="bytes_max is 100"):
         jobs.put("x" * 60)
     jobs.take()
-    jobs.put("x" * 60)
+    jobs.put("x" * 98)  # with two bytes for its length
+    assert jobs.weight == jobs.bytes_max
 
 
 def test_the_agenda_does_not_grow_with_every_extension() -> None:
