@@ -407,7 +407,8 @@ class Cohort(Layer):
 
     def _on_superseded(self, highest: ViewId) -> None:
         """Somebody promised a higher view: it can only come back by an even higher one."""
-        if highest >= self.max_viewid and self.status is not Status.UNDERLING:
+        is_asking = self.buffer is not None or self.status is Status.VIEW_MANAGER
+        if highest >= self.max_viewid and is_asking:
             self.seen = max(self.seen, highest)
             self.manage()
 
