@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coterie.cli.parser import Parser, Subparsers
 
 MEMBERS_MAX = 26
+ROWS_MIN = 1000
 
 
 def add_parser(subparsers: Subparsers) -> Parser:
@@ -28,6 +29,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
     _add_order(benchmarks)
     _add_engine(benchmarks)
     _add_objects(benchmarks)
+    _add_pipeline(benchmarks)
     return parser
 
 
@@ -79,6 +81,22 @@ def _add_objects(benchmarks: Subparsers) -> None:
     )
     _add_group(objects, "calls, fail-over and rival")
     _add_common(objects, "objects", quick="3 replicas, 100 bytes, two kills; under a minute")
+
+
+def _add_pipeline(benchmarks: Subparsers) -> None:
+    pipeline = benchmarks.add_parser(
+        "pipeline",
+        help="rows a second that Spark ingests, rebuilds, checks and follows",
+        description="Writes journals of five replicas, seals them into a lake, rebuilds the "
+        "history, runs all checks and streams entries into a table, for up to 50 million rows; "
+        "beside DuckDB, when it is installed. Takes up to 25 minutes and some gigabytes of disk.",
+    )
+    pipeline.add_argument(
+        "--rows",
+        metavar="N,N",
+        help="sizes in rows of all replicas (default: 1, 2, 10, 50 million)",
+    )
+    _add_common(pipeline, "pipeline", quick="100,000 and 200,000 rows; about a minute")
 
 
 def _add_group(benchmark: Parser, parts: str) -> None:
@@ -187,6 +205,30 @@ def _run_objects(args: argparse.Namespace, progress: Callable[[str], None]) -> O
     return report, f"{setting(report)}\n\n{tables(report)}", files
 
 
+def _run_pipeline(args: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from coterie.bench.pipeline import (  # noqa: PLC0415
+        QUICK,
+        Plan,
+        measure,
+        setting,
+        tables,
+        write_files,
+    )
+
+    plan = QUICK if args.quick else Plan()
+    if args.rows:
+        words = args.rows.split(",")
+        if not all(word.isdecimal() and int(word) >= ROWS_MIN for word in words):
+            raise UsageError(f"--rows {args.rows!r} should be numbers from {ROWS_MIN} on: 1000000")
+        plan = replace(plan, sizes=tuple(sorted(map(int, words))))
+    args.out.mkdir(parents=True, exist_ok=True)
+    report = measure(plan, progress, args.out)
+    files = write_files(report, args.out, plot=not args.no_plot)
+    return report, f"{setting(report)}\n\n{tables(report)}", files
+
+
 P = TypeVar("P", "engine.Plan", "objects.Plan")
 
 
@@ -212,6 +254,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], Outc
     "order": _run_order,
     "engine": _run_engine,
     "objects": _run_objects,
+    "pipeline": _run_pipeline,
 }
 
 

@@ -1,0 +1,94 @@
+"""`coterie bench pipeline` measures what it says, on journals that are in order."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.pipeline.here import history_here, seal_here, verify_here
+
+from coterie.bench.figures import Figure
+from coterie.bench.pipeline import (
+    Plan,
+    Report,
+    _growth,
+    _majority_in_duckdb,
+    _measure_size,
+    setting,
+    tables,
+    write_files,
+)
+from coterie.bench.rows import GROUP, write_journals
+from coterie.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def report_here(rival: str = "") -> Report:
+    machine: dict[str, str | int] = {
+        "cores": 2,
+        "processor": "p",
+        "system": "s",
+        "python": "3",
+        "loop": "l",
+        "coterie": "0",
+        "load_average": "0.1",
+        "loop_ns": 20,
+    }
+    return Report(machine=machine, plan=Plan(sizes=(5_000,)), spark="4", rival=rival)
+
+
+def test_the_journals_keep_every_promise(tmp_path: Path) -> None:
+    assert write_journals(tmp_path / "journals", 7_000) == 7_000
+    lake = seal_here(tmp_path / "journals", tmp_path / "lake", width=1_000)
+    history = history_here(lake)
+    assert [row["position"] for row in history] == list(range(1, 1_401))
+    assert {row["standing"] for row in history} == {"authoritative"}
+    assert len({row["payload"] for row in history}) == 1_400
+    assert verify_here(lake)[GROUP].violations == []
+
+
+def test_every_part_is_measured(spark: SparkSession, tmp_path: Path) -> None:
+    report = report_here()
+    said: list[str] = []
+    _measure_size(spark, 5_000, tmp_path, report, said.append)
+    assert report.troubles == []
+    sections = [figure.section for figure in report.figures]
+    assert sections == ["ingest", "rebuild", "verify", "follow", "majority"]
+    assert all(figure.value > 0 for figure in report.figures)
+    assert len(said) == 5
+    files = write_files(report, tmp_path / "out", plot=False)
+    assert [file.name for file in files] == ["pipeline.json", "pipeline.csv", "pipeline.md"]
+    assert json.loads(files[0].read_text("utf-8"))["figures"][0]["section"] == "ingest"
+    assert "DuckDB is not installed" in setting(report)
+    assert "journals into a lake, 5,000 rows" in tables(report)
+
+
+def test_duckdb_counts_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb", reason="DuckDB is an extra: coterie[bench-rivals]")
+    write_journals(tmp_path / "journals", 5_000)
+    lake = seal_here(tmp_path / "journals", tmp_path / "lake", width=300)
+    assert _majority_in_duckdb(lake) == 1_000
+
+
+def test_cost_when_rows_double() -> None:
+    def figure(rows: int, rate: float) -> Figure:
+        return Figure(section="verify", what=f"all checks, {rows:,} rows", value=rate, unit="/s")
+
+    [steady] = _growth([figure(1_000, 500), figure(4_000, 500)])
+    assert steady.value == pytest.approx(2)
+    [worse] = _growth([figure(1_000, 1_000), figure(4_000, 250)])
+    assert worse.value == pytest.approx(4), "sixteen times the time for four times the rows"
+    assert worse.what == "all checks, cost when rows double"
+    assert _growth([figure(1_000, 500)]) == []
+
+
+def test_sizes_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rows in ("many", "10", "1000,x"):
+        words = ["bench", "pipeline", "--rows", rows, "--no-plot", "--out", str(tmp_path)]
+        assert main(words) == 2
+        assert "should be numbers from 1000 on" in capsys.readouterr().err
