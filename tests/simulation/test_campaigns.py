@@ -60,14 +60,14 @@ def test_a_group_whose_majority_forgets(stack: str, sync: Sync) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("stack", STACKS)
 def test_group_communication_for_long(stack: str) -> None:
-    assert not failures(stack, range(1000, 1060), duration=seconds(60), jobs=2)
+    assert not failures(stack, range(1000, 1020), duration=seconds(30), jobs=2)
 
 
 @pytest.mark.long
 @SYNCS
 @pytest.mark.parametrize("stack", ENGINE_STACKS)
 def test_engine_for_long(stack: str, sync: Sync) -> None:
-    assert not failures(stack, range(1000, 1030), duration=seconds(60), sync=sync, jobs=2)
+    assert not failures(stack, range(1000, 1010), duration=seconds(30), sync=sync, jobs=2)
 
 
 @pytest.mark.slow  # minutes of simulated time
