@@ -67,9 +67,10 @@ def test_what_is_not_wanted_any_more_ends() -> None:
 
     chunks = ForkedChunks(encode)
     assert next(chunks) == bytes(100_000)
+    child = chunks.child
     chunks.close()
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(child, os.WNOHANG)
 
 
 def test_a_child_keeps_no_socket_of_its_parent_open() -> None:

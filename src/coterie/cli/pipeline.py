@@ -101,12 +101,16 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "follow" and args.remote:
         raise UsageError("to follow needs a session of its own: choose --master, not --remote")
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415
+    from coterie.pipeline.cluster import check_reachable  # noqa: PLC0415
     from coterie.pipeline.jobs import ResultsTaken, claimed, find_journals  # noqa: PLC0415
     from coterie.pipeline.session import LOCAL, make_session  # noqa: PLC0415
 
     work = {"jobs": _jobs(args.only), "programs": dict(_programs(args.classes))}
     try:
         roots = find_journals(args.journals)
+        if args.remote or args.master.startswith("spark:"):
+            # Before anything is made: a misspelt cluster should leave no trace.
+            check_reachable(args.remote or args.master)
         with claimed(args.out):
             place = args.remote or args.master or LOCAL
             _say(f"journals in {len(roots)} folders; starting Spark ({place})")

@@ -48,7 +48,8 @@ class ForkedChunks(Chunks):
             _encode_and_end(encode, writing)
         os.close(writing)
         os.set_blocking(reading, False)
-        self._child = child
+        self.child = child
+        """The process that encodes; 0 once it has ended."""
         self._reading = reading
         self._buffer = bytearray()
         self._ready: list[bytes] = []
@@ -76,13 +77,13 @@ class ForkedChunks(Chunks):
                 raise EncoderFailed(f"nothing was encoded for {_SILENCE_MAX_S:.0f} s")
 
     def close(self) -> None:
-        if self._child:
+        if self.child:
             os.close(self._reading)
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._child, signal.SIGKILL)
+                os.kill(self.child, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(self._child, 0)
-            self._child = 0
+                os.waitpid(self.child, 0)
+            self.child = 0
         self._is_over = True
 
     def __del__(self) -> None:
