@@ -113,15 +113,24 @@ def test_a_moved_checkout_gets_a_new_environment(checkout: Checkout) -> None:
     assert not (checkout.root / ".venv" / "old").exists()
 
 
-def test_an_extra_comes_with_its_first_command(checkout: Checkout) -> None:
+def test_extras_come_with_their_first_command(checkout: Checkout) -> None:
     checkout.run("coterie")
     checkout.installed()
 
     assert checkout.run("coterie", "bench", "order")[1] == "ran: bench order\n"
-    assert checkout.installed() == ["coterie[bench]"]
-    checkout.run("coterie", "bench")
-    checkout.run("coterie", "demo", "bench")
+    assert checkout.installed() == ["coterie[bench]", "coterie[bench-rivals]"]
+    assert checkout.run("coterie", "sim", "bench")[0] == 0
+    assert checkout.run("coterie", "bench")[0] == 0
     assert checkout.installed() == []
+    assert checkout.run("coterie", "bench", "pipeline")[0] == 0
+    assert checkout.installed() == ["coterie[pipeline]"]
+
+
+@pytest.mark.parametrize("command", ["campaign", "demo", "pipeline"])
+def test_what_needs_spark_brings_it(checkout: Checkout, command: str) -> None:
+    """The demo is what a newcomer tries first, in a fresh checkout."""
+    assert checkout.run("coterie", command, "--help")[:2] == (0, f"ran: {command} --help\n")
+    assert checkout.installed() == [*BASE, "coterie[pipeline]"]
 
 
 def test_a_failed_installation_is_shown_and_done_again(checkout: Checkout) -> None:
@@ -133,7 +142,7 @@ def test_a_failed_installation_is_shown_and_done_again(checkout: Checkout) -> No
         assert checkout.installed() == BASE[:1]
 
     (checkout.home / "offline").unlink()
-    assert checkout.run("coterie", "demo")[:2] == (0, "ran: demo\n")
+    assert checkout.run("coterie", "sim")[:2] == (0, "ran: sim\n")
     assert checkout.installed() == BASE
 
 
