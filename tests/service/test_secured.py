@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
+from coterie.cli import exits
+from coterie.cli import main as cli
 from coterie.client.connecting import connect
 from coterie.client.errors import NotDone, NotWelcome
 from coterie.client.settings import ClientSettings
@@ -98,6 +101,30 @@ def test_a_group_and_its_clients_share_what_they_must(tmp_path: Path, *, tls: bo
                 assert await counter.add(4) == 7
 
     run(story())
+
+
+@pytest.mark.slow
+def test_the_command_line_shows_certificates_at_an_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files(tmp_path)
+    config = make_config(tmp_path, tls=True)
+    address = str(config.replicas["a"].client_address)
+    tls = [str(tmp_path / f"{name}.pem") for name in ("certificate", "key", "authority")]
+    secret = ["--secret-file", str(tmp_path / "secret")]
+
+    async def story() -> None:
+        async with ReplicaProcess(config, "a", objects={"sums": define(Counter)}, found=True):
+            status = ["status", "sums", "--address", address, *secret]
+            shown = await asyncio.to_thread(cli.main, [*status, "--tls", *tls])
+            assert shown == exits.NOT_DONE  # one of three is no majority, and it says so
+            assert "1 of 3 replicas are up" in capsys.readouterr().out
+            assert await asyncio.to_thread(cli.main, status) == exits.NOT_DONE
+            assert "0 of 1 replicas are up" in capsys.readouterr().out
+
+    run(story())
+    assert cli.main(["call", "sums", "--tls", *tls]) == exits.MISUSE
+    assert "go with --address" in capsys.readouterr().err
 
 
 def test_what_the_configuration_names_must_be_there(tmp_path: Path) -> None:

@@ -40,6 +40,13 @@ def add_target(parser: Parser, *, may_be_address: bool) -> None:
             metavar="FILE",
             help="with --address: the secret that the group asks for, if it does",
         )
+        parser.add_argument(
+            "--tls",
+            nargs=3,
+            type=Path,
+            metavar=("CERTIFICATE", "KEY", "AUTHORITY"),
+            help="with --address: files to show a certificate, and to check that of the group",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +72,7 @@ class Target:
 def find_target(args: argparse.Namespace) -> Target:
     """Find the group; raises `CoterieError` with what to do."""
     from coterie.runtime.address import parse_address  # noqa: PLC0415 -- start-up stays fast
-    from coterie.runtime.security import read_secret  # noqa: PLC0415
+    from coterie.runtime.security import TlsFiles, read_secret  # noqa: PLC0415
     from coterie.service.config import ConfigError, load_config  # noqa: PLC0415
     from coterie.service.places import CONFIG, find_group  # noqa: PLC0415
     from coterie.service.security import load_security  # noqa: PLC0415
@@ -76,7 +83,10 @@ def find_target(args: argparse.Namespace) -> Target:
             group=args.name,
             addresses={str(parse_address(each)): each for each in addresses},
             secret=None if args.secret_file is None else read_secret(args.secret_file),
+            tls=None if args.tls is None else TlsFiles(*args.tls).client,
         )
+    if getattr(args, "secret_file", None) or getattr(args, "tls", None):
+        raise ConfigError("--secret-file and --tls go with --address: a configuration has its own")
     folder = find_group(args.name) if args.config is None else None
     path = args.config if folder is None else folder / CONFIG
     config = load_config(path)
