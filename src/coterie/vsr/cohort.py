@@ -202,6 +202,21 @@ class Cohort(Layer):
         """Whether this cohort is active in its view."""
         return self.status is Status.ACTIVE
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether this cohort is being brought up to date."""
+        return self._catch_up is not None
+
+    @property
+    def reaches_majority(self) -> bool:
+        """Whether this cohort and those it hears are a majority."""
+        return self._reaches_majority()
+
+    @property
+    def forced(self) -> int:
+        """Up to which event of its view a majority is known here to know all."""
+        return self._forced if self.buffer is None else self.buffer.forced
+
     def describe(self) -> str:
         """Say in a few words where this cohort stands."""
         lost = "" if self.up_to_date else ", without its state"
@@ -230,8 +245,7 @@ class Cohort(Layer):
         """Say whether a majority is known here to know an event that is known here."""
         if self.status is not Status.ACTIVE:
             return False
-        forced = self._forced if self.buffer is None else self.buffer.forced
-        return (viewstamp.number if viewstamp.view == self.cur_viewid else 0) <= forced
+        return (viewstamp.number if viewstamp.view == self.cur_viewid else 0) <= self.forced
 
     def report(self, kind: type[msgspec.Struct], **fields: object) -> None:
         """Put a record on the history of this replica."""
