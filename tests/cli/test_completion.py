@@ -55,3 +55,19 @@ def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert complete(script, tmp_path, "coterie", "serve", "--sync", "t") == ["turn"]
     assert complete(script, tmp_path, "coterie", "status", "s") == ["seats"]
     assert complete(script, tmp_path / "gone", "coterie", "status", "s") == []
+
+
+def test_fish_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fish = shutil.which("fish")
+    if fish is None:
+        pytest.skip("there is no fish here")
+    (tmp_path / "script").write_text(script_for("fish", capsys))
+    ask = f"source {tmp_path}/script; complete -C 'coterie call --dead'"
+    done = subprocess.run(
+        [fish, "--no-config", "-c", ask],
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "--deadline\thow long to try (default: 5)\n"

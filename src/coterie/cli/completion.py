@@ -117,7 +117,7 @@ def _fish(commands: dict[str, tuple[str, Parser]]) -> str:
             f"complete -c coterie -n __fish_use_subcommand -f -a {name} -d {_quote(help_)}"
         )
         for action in _options(parser):
-            line = f"{inside} -l {_long(action).removeprefix('--')} -d {_quote(action.help or '')}"
+            line = f"{inside} -l {_long(action).removeprefix('--')} -d {_quote(_help(action))}"
             if action.choices is not None:
                 line += f" -x -a {_quote(' '.join(map(str, action.choices)))}"
             lines.append(line)
@@ -130,6 +130,10 @@ def _fish(commands: dict[str, tuple[str, Parser]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _help(action: argparse.Action) -> str:
+    # What argparse itself does when it prints the help.
+    return (action.help or "") % vars(action)
+
+
 def _quote(text: str) -> str:
-    plain = text.replace("%(default)s", "").replace("%(default)g", "")
-    return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
