@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 from shutil import copytree, rmtree
 from typing import TYPE_CHECKING, Any
@@ -157,6 +159,33 @@ def test_an_unreachable_master(
     assert not (tmp_path / "out").exists()
 
 
+SILENT = """
+import sys
+from coterie.cli.main import main
+from coterie.pipeline import cluster
+cluster.WORKER_SECONDS = 1
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow  # a process of its own, because Spark keeps at it in the background
+def test_a_server_that_says_nothing(counter_journals: Path, tmp_path: Path) -> None:
+    """Spark Connect would ask it again for a quarter of an hour."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"sc://127.0.0.1:{server.getsockname()[1]}"
+        words = ["pipeline", "run", str(counter_journals), "--out", str(tmp_path), "--remote", url]
+        done = subprocess.run(
+            [sys.executable, "-c", SILENT, *words],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == exits.MISUSE
+    assert f"the Spark at {url} gave us no worker in 1 s: see whether it is one" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 class Busy:
     """A cluster that takes jobs and never does them, or fails at once."""
 
@@ -175,7 +204,7 @@ class Busy:
 
 def test_a_cluster_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "WORKER_SECONDS", 0.01)
-    with pytest.raises(ClusterUnreachable, match="gave us no worker in 0 s: see whether it has"):
+    with pytest.raises(ClusterUnreachable, match="gave us no worker in 0 s: see whether it is one"):
         check_workers(Busy(), "spark://one")  # type: ignore[arg-type]
     monkeypatch.setattr(cluster, "WORKER_SECONDS", 60)
     with pytest.raises(ClusterUnreachable, match=r"at spark://one does not work: no memory$"):

@@ -1,4 +1,7 @@
-"""A real cluster on loopback, started from the installed package: the same jobs run there."""
+"""A real cluster and a server of Spark Connect on loopback: the same jobs run there.
+
+Both are started from the installed package of Spark, on a Python that does not have ours.
+"""
 
 from __future__ import annotations
 
@@ -11,33 +14,30 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shutil import copytree
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from coterie.cli import exits
 from coterie.pipeline.java import java_home
+from coterie.pipeline.jobs import run_pipeline
 
-pytestmark = pytest.mark.long
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-# Where tasks find the package: the archive that was shipped, not what is installed here.
-SCRIPT = """
-import json, sys
-import pyarrow as pa
-from coterie.pipeline.session import make_session
-from coterie.pipeline.tasks import for_each
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
-WHERE = pa.schema([("file", pa.string()), ("process", pa.int64())])
-spark = make_session(master=sys.argv[1])
-
-def work(item):
-    import os
-    import coterie
-    yield pa.RecordBatch.from_pylist([{"file": coterie.__file__, "process": os.getppid()}], WHERE)
-
-print(json.dumps(for_each(spark, list(range(4)), work, WHERE).toArrow().to_pylist()))
-spark.stop()
-"""
+JOBS = ("seal", "history", "verify")
+ELSEWHERE = {
+    # Python as it is on a machine of a cluster: with all that our package needs, and without it.
+    # The interpreter that our environment was made from has nothing by itself, and what lies on
+    # PYTHONPATH can be imported, but not what is installed there only by a link to its sources.
+    "PYSPARK_PYTHON": sys._base_executable,  # type: ignore[attr-defined]
+    "PYTHONPATH": str(Path(pa.__file__).parent.parent),
+}
 
 
 @contextmanager
@@ -52,11 +52,16 @@ def daemon(*words: str, ready: str, folder: Path) -> Iterator[str]:
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(folder),
-        "PYSPARK_PYTHON": sys.executable,
+        **ELSEWHERE,
     }
     command = [str(home / "bin" / "spark-class"), *words]
     with subprocess.Popen(
-        command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        command,
+        cwd=folder,
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
     ) as process:
         try:
             assert process.stderr is not None
@@ -99,10 +104,36 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def ask(words: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+@pytest.fixture(scope="module")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of Spark Connect."""
+    folder = tmp_path_factory.mktemp("connect")
+    words = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    for setting in (
+        "spark.connect.grpc.binding.address=127.0.0.1",
+        "spark.connect.grpc.binding.port=0",
+        "spark.log.level=INFO",
+        "spark.sql.shuffle.partitions=1",
+        "spark.ui.enabled=false",
+    ):
+        words += ["--conf", setting]
+    submit = "org.apache.spark.deploy.SparkSubmit"
+    started = r"server started at: ([\d.]+:\d+)"
+    with daemon(
+        submit, "--master", "local[2]", *words, "spark-internal", ready=started, folder=folder
+    ) as line:
+        yield f"sc://{line.rpartition(' ')[2]}"
+
+
+def ask(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": ELSEWHERE["PYSPARK_PYTHON"],
+    }
     return subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, "-m", "coterie.cli", *words],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
@@ -111,37 +142,63 @@ def ask(words: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_tasks_run_with_the_package_that_was_shipped(master: str) -> None:
-    done = ask(["-c", SCRIPT, master])
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
-    assert len(rows) == 4
-    assert all(re.search(r"coterie-[\d.]+\.zip", row["file"]) for row in rows), rows
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(folder).to_pylist()
+    return sorted(rows, key=str)
 
 
-def test_the_pipeline_on_a_cluster(master: str, counter_journals: Path, tmp_path: Path) -> None:
-    words = ["-m", "coterie.cli", "pipeline", "run", str(counter_journals), "--json"]
-    words += ["--only", "seal,history,verify", "--out"]
-    there = ask([*words, str(tmp_path / "there"), "--master", master])
+def run_at(place: list[str], journals: Path, spark: SparkSession, folder: Path) -> None:
+    """Run the jobs there and here: the results are the same, row by row."""
+    copytree(journals, folder / "journals")
+    # Paths are given as users do, from where they are; tasks are somewhere else.
+    words = ["pipeline", "run", "journals", "--out", "there", "--json", "--only", ",".join(JOBS)]
+    there = ask([*words, *place], folder)
     assert there.returncode == exits.DONE, there.stderr
-    here = ask([*words, str(tmp_path / "here")])
-    told, expected = json.loads(there.stdout), json.loads(here.stdout)
-    assert told["verdicts"] == expected["verdicts"]
-    assert told["standings"] == expected["standings"]
+    here = run_pipeline(spark, [journals], folder / "here", jobs=JOBS)
+    told = json.loads(there.stdout)
+    assert told["verdicts"] == here.verdicts
+    assert told["standings"] == here.standings
     assert {row["verdict"] for row in told["verdicts"]} <= {"kept", "not checked"}
     for table in ("history", "verdicts"):
-        counts = [
-            sum(
-                pq.read_metadata(path).num_rows
-                for path in (tmp_path / place / table).glob("*.parquet")
-            )
-            for place in ("here", "there")
-        ]
-        assert counts[0] == counts[1] > 0
+        assert rows_of(folder / "there" / table) == rows_of(folder / "here" / table) != []
 
 
-def test_a_campaign_on_a_cluster(master: str, tmp_path: Path) -> None:
-    words = ["-m", "coterie.cli", "campaign", "--seeds", "4", "--duration", "2", "--replicas", "3"]
-    done = ask([*words, "--faults", "partition,crash", "--out", str(tmp_path), "--master", master])
+def test_the_package_is_not_there_by_itself() -> None:
+    """What makes the tests below worth something: tasks work only if the package is shipped."""
+    found = subprocess.run(
+        [ELSEWHERE["PYSPARK_PYTHON"], "-c", "import pyarrow, msgspec, coterie"],
+        env={**os.environ, **ELSEWHERE},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "No module named 'coterie'" in found.stderr
+
+
+def test_the_pipeline_on_a_cluster(
+    master: str, counter_journals: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    run_at(["--master", master], counter_journals, spark, tmp_path)
+
+
+def test_the_pipeline_over_connect(
+    connect: str, counter_journals: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    run_at(["--remote", connect], counter_journals, spark, tmp_path)
+
+
+def test_following_over_connect(connect: str, counter_journals: Path, tmp_path: Path) -> None:
+    copytree(counter_journals, tmp_path / "journals")
+    words = ["pipeline", "follow", "journals", "--out", "out", "--once", "--json", "--only"]
+    done = ask([*words, "seal,history", "--remote", connect], tmp_path)
     assert done.returncode == exits.DONE, done.stderr
-    assert "4 seeds, no violation" in done.stdout
+    [told] = map(json.loads, done.stdout.splitlines())
+    assert told["standings"]["authoritative"] > 0
+
+
+def test_a_campaign_over_connect(connect: str, tmp_path: Path) -> None:
+    words = ["campaign", "--seeds", "2", "--duration", "2", "--replicas", "3", "--out", "out"]
+    done = ask([*words, "--faults", "partition,crash", "--remote", connect], tmp_path)
+    assert done.returncode == exits.DONE, done.stderr
+    assert "2 seeds, no violation" in done.stdout
+    assert (tmp_path / "out" / "coverage.parquet").exists()

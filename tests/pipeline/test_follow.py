@@ -20,7 +20,7 @@ from coterie.cli import exits
 from coterie.cli.main import main
 from coterie.cli.pipeline import _reason
 from coterie.pipeline.events import read_events
-from coterie.pipeline.follow import follow
+from coterie.pipeline.follow import _look, follow
 from coterie.pipeline.jobs import Outcome, ResultsTaken, claimed, run_pipeline
 
 if TYPE_CHECKING:
@@ -72,6 +72,33 @@ def test_following_brings_up_to_date_what_has_grown(
     assert rows_below(out / "events") == rows_below(tmp_path / "alone" / "events")
 
 
+class Enough(Exception):
+    """The test has seen what it wanted."""
+
+
+def test_following_without_a_stream(counter_journals: Path, tmp_path: Path) -> None:
+    """Over Connect: at once, and then again whenever the journals have grown."""
+    random = Random(3)  # noqa: S311 -- reproducible on purpose
+    grow_in_order(counter_journals, tmp_path, random)
+    seen: list[int] = []
+
+    def bring_up_to_date() -> None:
+        seen.append(sum(path.stat().st_size for path in tmp_path.rglob("*.segment")))
+        if len(seen) == 3:
+            raise Enough
+        grow_in_order(counter_journals, tmp_path, random)
+
+    with pytest.raises(Enough):
+        _look([str(tmp_path)], bring_up_to_date, 0.001)
+    assert seen == sorted(set(seen)), "each time there was more"
+
+
+def test_following_once_without_a_stream(counter_journals: Path) -> None:
+    called: list[int] = []
+    _look([str(counter_journals)], lambda: called.append(1), None)
+    assert called == [1]
+
+
 @pytest.mark.slow  # the checks run several times over a history
 @pytest.mark.parametrize("seed", range(2))
 def test_no_promise_seems_broken_while_journals_grow_apart(
@@ -103,7 +130,6 @@ def test_one_run_at_a_time(
     ("words", "said"),
     [
         (["--interval", "0"], "--interval goes up to 86400 seconds, not 0"),
-        (["--remote", "sc://x"], "to follow needs a session of its own"),
     ],
 )
 def test_options_that_cannot_be(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from coterie.cli import exits, sim
 from coterie.cli.errors import UsageError
-from coterie.cli.pipeline import add_cluster_options
+from coterie.cli.pipeline import add_cluster_options, cluster_of
+from coterie.cli.spark_bar import SparkBar
 
 if TYPE_CHECKING:
     from coterie.campaign import Campaign
@@ -64,17 +65,26 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--seeds goes up to {SEEDS_MAX:,}, not {args.seeds:,}")
     from coterie.campaign import run_campaign  # noqa: PLC0415
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415
+    from coterie.pipeline.cluster import check_reachable  # noqa: PLC0415
     from coterie.pipeline.jobs import ResultsTaken, claimed  # noqa: PLC0415
     from coterie.pipeline.session import LOCAL, make_session  # noqa: PLC0415
 
     seeds = range(args.first, args.first + args.seeds)
+    cluster = cluster_of(args)
+    if cluster:
+        args.out = args.out.absolute()  # other processes, with other working folders, are told it
     try:
+        if cluster:
+            # Before anything is made: a misspelt cluster should leave no trace.
+            check_reachable(cluster)
         with claimed(args.out):
-            place = args.remote or args.master or LOCAL
+            place = cluster or LOCAL
             print(f"{args.seeds:,} seeds; starting Spark ({place})", file=sys.stderr, flush=True)
             spark = make_session(master=args.master or LOCAL, remote=args.remote)
             try:
-                campaign = run_campaign(spark, seeds, options, args.out)
+                with SparkBar(spark) as bar:
+                    bar.begin("seeds")
+                    campaign = run_campaign(spark, seeds, options, args.out)
             finally:
                 spark.stop()
     except ResultsTaken as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.cli import exits
 from coterie.cli.errors import UsageError
+from coterie.cli.spark_bar import SparkBar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +91,11 @@ def add_cluster_options(parser: Parser) -> None:
     )
 
 
+def cluster_of(args: argparse.Namespace) -> str:
+    """Give where Spark runs, if not in this process."""
+    return args.remote or ("" if args.master.startswith("local") else args.master)
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the pipeline."""
     from importlib.util import find_spec  # noqa: PLC0415 -- start-up of other commands stays fast
@@ -98,22 +104,24 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("the pipeline needs Spark: pip install 'coterie[pipeline]'")
     if args.action == "follow" and not 0 < args.interval <= _INTERVAL_MAX:
         raise UsageError(f"--interval goes up to {_INTERVAL_MAX:g} seconds, not {args.interval:g}")
-    if args.action == "follow" and args.remote:
-        raise UsageError("to follow needs a session of its own: choose --master, not --remote")
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415
     from coterie.pipeline.cluster import check_reachable  # noqa: PLC0415
     from coterie.pipeline.jobs import ResultsTaken, claimed, find_journals  # noqa: PLC0415
     from coterie.pipeline.session import LOCAL, make_session  # noqa: PLC0415
 
     work = {"jobs": _jobs(args.only), "programs": dict(_programs(args.classes))}
+    cluster = cluster_of(args)
+    if cluster:
+        # Other processes, with other working folders, are told these paths.
+        args.journals = [folder.absolute() for folder in args.journals]
+        args.out = args.out.absolute()
     try:
         roots = find_journals(args.journals)
-        if args.remote or args.master.startswith("spark:"):
+        if cluster:
             # Before anything is made: a misspelt cluster should leave no trace.
-            check_reachable(args.remote or args.master)
+            check_reachable(cluster)
         with claimed(args.out):
-            place = args.remote or args.master or LOCAL
-            _say(f"journals in {len(roots)} folders; starting Spark ({place})")
+            _say(f"journals in {len(roots)} folders; starting Spark ({cluster or LOCAL})")
             spark = make_session(master=args.master or LOCAL, remote=args.remote)
             try:
                 act = _follow if args.action == "follow" else _run
@@ -136,15 +144,16 @@ def _run(
 ) -> int:
     from coterie.pipeline.jobs import run_pipeline  # noqa: PLC0415
 
-    outcome = run_pipeline(
-        spark,
-        roots,
-        args.out,
-        growing=args.growing,
-        strict=args.strict,
-        progress=lambda job: _say(f"  {job} ..."),
-        **work,
-    )
+    with SparkBar(spark) as bar:
+        outcome = run_pipeline(
+            spark,
+            roots,
+            args.out,
+            growing=args.growing,
+            strict=args.strict,
+            progress=bar.begin,
+            **work,
+        )
     _tell(outcome, as_json=args.json)
     return _status(outcome)
 
@@ -157,24 +166,27 @@ def _follow(
     from coterie.pipeline.follow import follow  # noqa: PLC0415
 
     last: list[int] = []
+    bar = SparkBar(spark)
 
     def tell(outcome: Outcome) -> None:
+        bar.rest()
         _tell(outcome, as_json=args.json)
         sys.stdout.flush()
         last[:] = [_status(outcome)]
 
     try:
-        follow(
-            spark,
-            roots,
-            args.out,
-            interval_seconds=args.interval,
-            once=args.once,
-            strict=args.strict,
-            progress=lambda job: _say(f"  {job} ..."),
-            tell=tell,
-            **work,
-        )
+        with bar:
+            follow(
+                spark,
+                roots,
+                args.out,
+                interval_seconds=args.interval,
+                once=args.once,
+                strict=args.strict,
+                progress=bar.begin,
+                tell=tell,
+                **work,
+            )
     except StreamingQueryException as error:
         raise UsageError(f"following ended: {_reason(error)}") from None
     except KeyboardInterrupt:

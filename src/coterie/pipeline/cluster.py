@@ -17,14 +17,16 @@ import threading
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from coterie.kernel.errors import CoterieError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 ANSWER_SECONDS = 5.0
 """How long a machine may take to accept a connection."""
@@ -72,25 +74,32 @@ def places_of(url: str) -> Iterator[tuple[str, int]]:
 
 def check_workers(spark: SparkSession, url: str) -> None:
     """See that the cluster does the smallest of all jobs in time."""
+    bounded(lambda: spark.range(1).count(), url)
+
+
+def bounded(work: Callable[[], T], url: str) -> T:
+    """Do what needs an answer of the cluster; if that does not come in time, say so."""
+    done: list[T] = []
     failures: list[BaseException] = []
 
-    def probe() -> None:
+    def attempt() -> None:
         try:
-            spark.range(1).count()
+            done.append(work())
         except Exception as error:  # noqa: BLE001 -- told below
             failures.append(error)
 
-    asking = threading.Thread(target=probe, daemon=True)
+    asking = threading.Thread(target=attempt, daemon=True)
     asking.start()
     asking.join(WORKER_SECONDS)
-    if asking.is_alive():
-        raise ClusterUnreachable(
-            f"the Spark at {url} gave us no worker in {WORKER_SECONDS:.0f} s: see whether it has "
-            "workers, and whether others have taken all of them"
-        )
     if failures:
         reason = str(failures[0]).strip().partition("\n")[0]
         raise ClusterUnreachable(f"the Spark at {url} does not work: {reason}")
+    if not done:
+        raise ClusterUnreachable(
+            f"the Spark at {url} gave us no worker in {WORKER_SECONDS:.0f} s: see whether it is "
+            "one, whether it has workers, and whether others have taken all of them"
+        )
+    return done[0]
 
 
 def pack(folder: Path | None = None) -> Path:
@@ -100,7 +109,7 @@ def pack(folder: Path | None = None) -> Path:
     archive = target / f"coterie-{version('coterie')}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
         for path in sorted(source.rglob("*")):
-            if path.suffix in {".py", ".css"}:
+            if path.suffix in {".css", ".properties", ".py"}:
                 about = zipfile.ZipInfo(str(path.relative_to(source.parent)), _EPOCH)
                 about.compress_type = zipfile.ZIP_DEFLATED
                 made.writestr(about, path.read_bytes())

@@ -7,15 +7,22 @@ what follows from the journals alone. So a batch that is repeated, after `kill -
 leaves what one undisturbed run would have left, and each event is there once; what the killed run
 left half done is swept by the next.
 
+Over Spark Connect a batch would run in a process of the server, which has neither our session nor
+this package. So there the caller itself looks how far the journals can be read, and does the same
+work here; at its start it always does it once, as nothing remembers how far it came before.
+
 The interval between two batches is the user's choice between freshness and work: a batch seals
 only what is new, but checks the whole history again.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
+from coterie.pipeline.growth import place_now
 from coterie.pipeline.jobs import JOBS, Outcome, find_journals, run_pipeline
+from coterie.pipeline.session import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,8 +55,7 @@ def follow(  # noqa: PLR0913 -- all by name
     """
     roots = find_journals(folders)
 
-    def bring_up_to_date(batch: DataFrame, number: int) -> None:
-        del batch, number  # the stream says when; what there is, the lake knows
+    def bring_up_to_date() -> None:
         outcome = run_pipeline(
             spark,
             roots,
@@ -62,10 +68,30 @@ def follow(  # noqa: PLR0913 -- all by name
         )
         tell(outcome)
 
+    interval = None if once else interval_seconds
+    if is_remote(spark):
+        _look(roots, bring_up_to_date, interval)
+    else:
+        _stream(spark, roots, out / CHECKPOINT, bring_up_to_date, interval)
+
+
+def _stream(
+    spark: SparkSession,
+    roots: list[str],
+    checkpoint: Path,
+    bring_up_to_date: Callable[[], None],
+    interval_seconds: float | None,
+) -> None:
+    """Let Structured Streaming say when there is something new."""
+
+    def batch(rows: DataFrame, number: int) -> None:
+        del rows, number  # the stream says when; what there is, the lake knows
+        bring_up_to_date()
+
     stream = spark.readStream.format("coterie").option("table", "lives").load("\n".join(roots))
-    writer = stream.writeStream.foreachBatch(bring_up_to_date)
-    writer = writer.option("checkpointLocation", str(out / CHECKPOINT))
-    if once:
+    writer = stream.writeStream.foreachBatch(batch)
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    if interval_seconds is None:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{interval_seconds} seconds")
@@ -74,3 +100,17 @@ def follow(  # noqa: PLR0913 -- all by name
         query.awaitTermination()
     finally:
         query.stop()
+
+
+def _look(
+    roots: list[str], bring_up_to_date: Callable[[], None], interval_seconds: float | None
+) -> None:
+    """Look for ourselves how far the journals can be read."""
+    place = place_now(roots, {})
+    bring_up_to_date()
+    while interval_seconds is not None:
+        time.sleep(interval_seconds)
+        now = place_now(roots, place)
+        if now != place:
+            place = now
+            bring_up_to_date()

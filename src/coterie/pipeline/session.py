@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from coterie.pipeline.cluster import check_reachable, check_workers, pack
+from coterie.pipeline.cluster import bounded, check_reachable, check_workers, pack
 from coterie.pipeline.java import java_home
 from coterie.pipeline.source import JournalSource
 
@@ -32,15 +33,17 @@ DEFAULTS = {
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 """What makes many small queries fast: for tests, and for journals of a few thousand records."""
 
@@ -64,20 +67,40 @@ def make_session(
     # Workers must be this very interpreter: they import what it has installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if remote:
-        builder = SparkSession.builder.appName(name).remote(remote)
-        wanted = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
+        # A server of Connect that says nothing is asked again for a quarter of an hour.
+        spark = bounded(lambda: _connect(remote, name, settings or {}), remote)
     else:
         os.environ["JAVA_HOME"] = str(java_home())
+        wanted = {**DEFAULTS, **(settings or {})}
+        options = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
+        wanted[_JAVA_OPTIONS] = f"{options} {wanted.get(_JAVA_OPTIONS, '')}".strip()
         builder = SparkSession.builder.appName(name).master(master)
-        wanted = DEFAULTS
-    for key, value in {**wanted, **(settings or {})}.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    if remote:
-        spark.addArtifacts(str(pack()), pyfile=True)
-    elif cluster:
+        spark = _with_settings(builder, wanted).getOrCreate()
+    if cluster and not remote:
         spark.sparkContext.addPyFile(str(pack()))
     if cluster:
         check_workers(spark, cluster)
     spark.dataSource.register(JournalSource)
     return spark
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Say whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _connect(url: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+    """Ask a server of Spark Connect for a session, and give it this package."""
+    wanted = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
+    builder = SparkSession.builder.appName(name).remote(url)
+    spark = _with_settings(builder, {**wanted, **settings}).getOrCreate()
+    spark.addArtifacts(str(pack()), pyfile=True)
+    return spark
+
+
+def _with_settings(
+    builder: SparkSession.Builder, settings: Mapping[str, str]
+) -> SparkSession.Builder:
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
