@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.broken.variants import FORGETTING, Broken
 
-from coterie.journal import recovery
+from coterie.journal import recalling
 from coterie.journal.format import Sync
 from coterie.journal.keeper import JournalKeeper
 from coterie.journal.stable import Stable
@@ -63,12 +63,12 @@ class BootIdIgnored(JournalKeeper):
     """Takes the loss of the machine for the death of the process."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        rule = recovery.is_whole_after_process_death
-        recovery.is_whole_after_process_death = _always
+        rule = recalling.is_whole_after_process_death
+        recalling.is_whole_after_process_death = _always
         try:
             super().__init__(*arguments, **options)
         finally:
-            recovery.is_whole_after_process_death = rule
+            recalling.is_whole_after_process_death = rule
 
 
 class AdoptedStateForgotten(JournalKeeper):

@@ -1,4 +1,6 @@
-"""The journal in golden/: one record of every kind, two lives, a torn tail, snapshots.
+"""The journals in golden/: one record of every kind, two lives, a torn tail, snapshots.
+
+One is of a replica whose engine orders entries, the other of a cohort.
 
     python -m tests.journal.golden_journal
 
@@ -11,18 +13,27 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from coterie.journal.cohort_keeper import CohortKeeper
 from coterie.journal.format import Sync
+from coterie.journal.keeper import KeeperSettings
 from coterie.journal.life import begin_life
 from coterie.journal.recovery import recover
 from coterie.journal.snapshots import DUMPS, SnapshotStore
 from coterie.journal.stable import found_group
 from coterie.journal.writer import JournalSettings, JournalWriter
+from coterie.kernel.cohorts import CohortCheckpoint
 from coterie.kernel.engine import Run, Standing, Version
 from coterie.kernel.records import (
+    Catastrophe,
     Delivered,
     Delivery,
     EntriesAccepted,
+    EventsKnown,
+    Forced,
     HistoryAdopted,
+    InvitationAccepted,
+    InvitationsMade,
+    MembersChanged,
     PrimaryAccepted,
     PrimaryConfirmed,
     Record,
@@ -33,21 +44,27 @@ from coterie.kernel.records import (
     Sent,
     Settled,
     Started,
+    StateAt,
     StateDigest,
+    StateTaken,
     Stopped,
     TransitionalInstalled,
     ViewEnded,
+    ViewFormed,
     ViewInstalled,
     ViewProposed,
+    ViewStarted,
 )
-from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId
+from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId, Viewstamp
 from coterie.simulation.disk import SimulatedDisk
 
 FOLDER = Path(__file__).parent / "golden"
 GROUP, ID = "seats/LH 400", "a"
-SCHEMA = (16, 96)
+SCHEMA = (27, 156)
 """What the release that wrote it knew."""
 PLACE = "seats%2FLH%20400/a"
+COHORT_GROUP = "bank"
+COHORTS = Configuration(1, ("a", "b", "c"))
 
 A, B = Member("a", 1), Member("b", 2)
 OLD, NEW = ViewId(6, "a", 1), ViewId(7, "b", 2)
@@ -148,9 +165,73 @@ def turns() -> list[list[Record]]:
     return records
 
 
+def cohort_turns() -> list[list[Record]]:
+    """The first life of the cohort."""
+    group, first = COHORT_GROUP, Viewstamp(NO_VIEW, 0)
+    began = (first, Viewstamp(OLD, 0))
+    taken = (first, Viewstamp(OLD, 3), Viewstamp(NEW, 0))
+    return [
+        [Started(group=group, member=A, at=1, stack="VSR", configuration=COHORTS)],
+        [InvitationsMade(group=group, member=A, at=2, view=OLD)],
+        [
+            ViewFormed(group=group, member=A, at=3, view=OLD, primary=A, members=(A, B)),
+            ViewStarted(
+                group=group, member=A, at=4, view=OLD, primary=A, members=(A, B), history=began
+            ),
+        ],
+        [
+            EventsKnown(group=group, member=A, at=5, view=OLD, first=1, events=[b"one", b"two"]),
+            Forced(group=group, member=A, at=6, view=OLD, number=1),
+            StateAt(group=group, member=A, at=7, known=Viewstamp(OLD, 2), digest=bytes(range(16))),
+            MembersChanged(group=group, member=A, at=8, view=OLD, members=(A,)),
+        ],
+        [
+            Catastrophe(group=group, member=A, at=9, view=OLD, normal=(A,), crashed=(B,)),
+            InvitationAccepted(
+                group=group,
+                member=A,
+                at=10,
+                view=NEW,
+                crashed=NO,
+                known=Viewstamp(OLD, 2),
+                was_primary=YES,
+            ),
+        ],
+        [
+            StateTaken(group=group, member=A, at=11, view=NEW, source=B, history=taken),
+            ViewStarted(
+                group=group, member=A, at=12, view=NEW, primary=B, members=(A, B), history=taken
+            ),
+        ],
+        [
+            EventsKnown(group=group, member=A, at=13, view=NEW, first=1, events=[b"three"]),
+            Stopped(group=group, member=A, at=14),
+        ],
+    ]
+
+
 def make() -> SimulatedDisk:
-    """Write the journal with today's writer."""
+    """Write the journals with today's writer."""
     disk = SimulatedDisk(seed="golden")
+    _make_replica(disk)
+    _make_cohort(disk)
+    return disk
+
+
+def _make_cohort(disk: SimulatedDisk) -> None:
+    found_group(disk, COHORT_GROUP, ID, COHORTS)
+    settings = KeeperSettings(journal=JournalSettings(sync=Sync.PRIMARY, segment_bytes=500))
+    keeper = CohortKeeper(disk, COHORT_GROUP, ID, COHORTS, settings)
+    history = (Viewstamp(NO_VIEW, 0), Viewstamp(OLD, 3), Viewstamp(NEW, 0))
+    keeper.checkpoint = lambda: CohortCheckpoint(history, iter([b"one two", b" and a half"]))
+    for turn in cohort_turns():
+        keeper.write(turn)
+        if keeper.needs_sync(0):
+            keeper.sync()
+    keeper.close()
+
+
+def _make_replica(disk: SimulatedDisk) -> None:
     found_group(disk, GROUP, ID)
     settings = JournalSettings(sync=Sync.TURN, segment_bytes=680)
     writer = begin_life(disk, recover(disk, GROUP, ID), settings)
@@ -171,7 +252,6 @@ def make() -> SimulatedDisk:
     writer = begin_life(disk, recover(disk, GROUP, ID), settings)
     writer.append([Stopped(group=GROUP, member=Member("a", 2), at=19)])
     writer.sync()
-    return disk
 
 
 def main() -> None:

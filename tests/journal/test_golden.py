@@ -12,17 +12,22 @@ from typing import get_args
 
 import pytest
 from tests.journal.golden_journal import (
+    COHORT_GROUP,
+    COHORTS,
     FOLDER,
     GROUP,
     ID,
     NEW,
+    OLD,
     PLACE,
     SCHEMA,
     B,
+    cohort_turns,
     make,
     turns,
 )
 
+from coterie.journal.cohorts import recover_cohort
 from coterie.journal.disk import FileDisk
 from coterie.journal.format import FIELD_COUNT, KIND_COUNT, KINDS, Kind
 from coterie.journal.reader import JournalReader
@@ -30,8 +35,10 @@ from coterie.journal.recovery import recover
 from coterie.journal.segments import list_lives
 from coterie.journal.snapshots import DUMPS, SnapshotStore
 from coterie.journal.writer import JournalWriter
+from coterie.kernel.cohorts import CohortViews
 from coterie.kernel.engine import Version
 from coterie.kernel.records import Record
+from coterie.kernel.views import Viewstamp
 
 
 def test_the_reader_reads_it() -> None:
@@ -57,6 +64,17 @@ def test_recovery_understands_it() -> None:
     assert list(dump.chunks()) == [b"the state"]
 
 
+def test_the_cohort_is_understood() -> None:
+    disk = FileDisk(FOLDER)
+    reader = JournalReader(disk, COHORT_GROUP, ID, strict=True)
+    assert [turn.records for turn in reader.turns()] == cohort_turns()
+    found = recover_cohort(disk, COHORT_GROUP, ID, COHORTS)
+    assert found.views == CohortViews(NEW, NEW, OLD)
+    assert found.chunks() == (b"one two", b" and a half")
+    assert [span.events for span in found.spans] == [[b"three"]]
+    assert found.history[1:] == (Viewstamp(OLD, 3), Viewstamp(NEW, 1))
+
+
 def test_the_writer_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JournalWriter, "schema", SCHEMA)
     disk = make()
@@ -66,13 +84,13 @@ def test_the_writer_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
         if path.is_file()
     }
     assert disk.paths == sorted(golden)
-    assert all(path.startswith(PLACE) for path in golden)
+    assert all(path.startswith((PLACE, COHORT_GROUP)) for path in golden)
     for path in disk.paths:
         assert disk.read(path, 0, 1 << 20).hex(" ") == golden[path].hex(" "), path
 
 
 def test_every_kind_of_record_is_in_it() -> None:
-    present = {type(record) for turn in turns() for record in turn}
+    present = {type(record) for turn in [*turns(), *cohort_turns()] for record in turn}
     assert present == set(get_args(Record))
 
 

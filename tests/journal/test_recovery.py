@@ -20,7 +20,8 @@ from tests.journal.writing import (
 from coterie.journal.format import Kind, Sync, VersionUnknown
 from coterie.journal.life import begin_life, mark_recovered
 from coterie.journal.reader import JournalReader
-from coterie.journal.recovery import is_whole_after_process_death, recover
+from coterie.journal.recalling import is_whole_after_process_death
+from coterie.journal.recovery import recover
 from coterie.journal.snapshots import SnapshotStore
 from coterie.journal.stable import Stable, found_group
 from coterie.journal.writer import JournalSettings, JournalWriter

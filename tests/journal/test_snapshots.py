@@ -53,7 +53,8 @@ def test_the_bytes_are_those_of_the_document() -> None:
     disk = SimulatedDisk()
     path = store(disk, adopts=3)
     view = [3, "b", 1]
-    expected = by_hand.file_head(b"COTSNAP\n", ["g", "a", 1, 9, 5, [view, 7], [[["a", 1], 4]], 3])
+    head = ["g", "a", 1, 9, 5, [view, 7], [[["a", 1], 4]], 3, []]
+    expected = by_hand.file_head(b"COTSNAP\n", head)
     check = 0
     for chunk in [*CHUNKS, b""]:
         length = struct.pack(">I", len(chunk))

@@ -91,7 +91,7 @@ def test_the_bytes_are_those_of_the_document() -> None:
     disk = SimulatedDisk()
     found_group(disk, GROUP, ID)
     Stable(disk, GROUP, ID).claim(300, has_been_primary=True)
-    expected = by_hand.file_head(b"COTSTBL\n", ["g", "a", 300, True, True])
+    expected = by_hand.file_head(b"COTSTBL\n", ["g", "a", 300, True, True, None, [[0, "", 0]] * 3])
     assert disk.read("g/a/stable", 0, 999) == expected
 
 

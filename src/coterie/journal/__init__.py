@@ -9,10 +9,13 @@
         keeper.sync()
 
 `JournalKeeper` puts the parts together: `recover`, `begin_life`, the writer, snapshots, retention.
+`CohortKeeper` does so for a cohort of viewstamped replication.
 
 Recordings (`coterie.journal.recording`) are simpler: the history of one process in one file.
 """
 
+from coterie.journal.cohort_keeper import CohortKeeper
+from coterie.journal.cohorts import CohortRecovery, recover_cohort
 from coterie.journal.disk import Disk, FileDisk
 from coterie.journal.format import (
     Finding,
@@ -22,8 +25,9 @@ from coterie.journal.format import (
     Mark,
     Sync,
     VersionUnknown,
+    WrongJournal,
 )
-from coterie.journal.keeper import JournalKeeper, KeeperSettings
+from coterie.journal.keeper import JournalKeeper, Keeper, KeeperSettings
 from coterie.journal.life import begin_life, mark_recovered
 from coterie.journal.reader import JournalReader, Offset
 from coterie.journal.recovery import Recovery, recover
@@ -36,6 +40,8 @@ from coterie.journal.writer import JournalSettings, JournalWriter, StorageFailed
 __all__ = [
     "DUMPS",
     "SNAPSHOTS",
+    "CohortKeeper",
+    "CohortRecovery",
     "Disk",
     "FileDisk",
     "Finding",
@@ -45,6 +51,7 @@ __all__ = [
     "JournalReader",
     "JournalSettings",
     "JournalWriter",
+    "Keeper",
     "KeeperSettings",
     "Kind",
     "Mark",
@@ -61,11 +68,13 @@ __all__ = [
     "Sync",
     "Turn",
     "VersionUnknown",
+    "WrongJournal",
     "begin_life",
     "found_group",
     "list_journals",
     "list_lives",
     "mark_recovered",
     "recover",
+    "recover_cohort",
     "retain",
 ]

@@ -16,6 +16,8 @@ How records change the memory:
   delivered to the object; what becomes of the history is said by `HistoryAdopted`.
 - `Recovered` ends the state of a zombie by the word of an operator, and says which history counts
   from then on: it may be shorter than what is known here.
+- `InvitationsMade`, `InvitationAccepted` and `ViewStarted` change the views of a cohort. These are
+  stable values and stand in a file of their own, not among the facts of a segment.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from coterie.kernel.cohorts import CohortViews
 from coterie.kernel.engine import Version
 from coterie.kernel.records import (
     EntriesAccepted,
     HistoryAdopted,
+    InvitationAccepted,
+    InvitationsMade,
     PrimaryAccepted,
     PrimaryConfirmed,
     Recovered,
@@ -35,6 +40,7 @@ from coterie.kernel.records import (
     Started,
     ViewInstalled,
     ViewProposed,
+    ViewStarted,
 )
 from coterie.kernel.views import NO_VIEW, ViewId
 
@@ -89,6 +95,8 @@ class Memory:
         self.rebased = facts.rebased
         self.base_mark = facts.base
         self.is_zombie = facts.is_zombie
+        self.views = CohortViews()
+        """Of a cohort: what it promised, and where it was active."""
         self.place = (0, 0)
         """Life and number of the first record of the turn that is being applied."""
         self.contradictions: list[str] = []
@@ -104,6 +112,9 @@ class Memory:
             HistoryAdopted: self._on_adopted,
             Settled: self._on_settled,
             Recovered: self._on_recovered,
+            InvitationsMade: self._on_promise,
+            InvitationAccepted: self._on_promise,
+            ViewStarted: self._on_view_started,
         }
 
     def apply(self, records: Iterable[Record]) -> None:
@@ -230,6 +241,13 @@ class Memory:
         self.is_zombie = False
         self.view = record.version.view
         self._shorten(record.version.position)
+
+    def _on_promise(self, record: InvitationsMade | InvitationAccepted) -> None:
+        self.views = self.views.promised(record.view)
+
+    def _on_view_started(self, record: ViewStarted) -> None:
+        is_primary = record.primary == record.member
+        self.views = self.views.started(record.view, is_primary=is_primary)
 
     def _shorten(self, position: int) -> None:
         if position < self.settled:

@@ -129,6 +129,10 @@ class JournalDamaged(JournalError):
         self.finding = finding
 
 
+class WrongJournal(JournalError):
+    """What is on the disk belongs to another engine or another configuration of the group."""
+
+
 class VersionUnknown(JournalError):
     """A journal was written by a release whose format this one does not know."""
 
@@ -159,6 +163,9 @@ class Sync(enum.StrEnum):
 
     TURN = "turn"
     """Before the turn's frames leave. A replica comes back with all it promised."""
+    PRIMARY = "primary"
+    """The same, but only turns in which a cohort adds events as primary (**vsr** 4.2): a backup
+    that loses its machine has lost its state, a primary has not."""
     INTERVAL = "interval"
     """Every so often. A replica is a zombie after the loss of its machine."""
     NONE = "none"

@@ -22,7 +22,7 @@ from coterie.kernel.records import (
 from coterie.kernel.views import NO_VIEW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from coterie.journal.disk import Disk
     from coterie.journal.facts import Facts
@@ -197,26 +197,31 @@ class Snapshots:
     """The snapshots of a replica, checked when they are needed."""
 
     def __init__(self, disk: Disk, group: str, replica: str, findings: list[Finding]) -> None:
-        self._all, damaged = SnapshotStore(disk, group, replica).all()
+        self.all, damaged = SnapshotStore(disk, group, replica).all()
+        """Those whose heads can be read, newest first."""
         self._findings = findings
         self._findings.extend(damaged)
         self._is_good: dict[str, bool] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._all)
+        return bool(self.all)
 
     @property
     def incarnation(self) -> int:
         """The highest life that took one."""
-        return max((snapshot.head.incarnation for snapshot in self._all), default=0)
+        return max((snapshot.head.incarnation for snapshot in self.all), default=0)
 
     def never_adopted(self, end: tuple[int, int]) -> list[str]:
         """Give the states stored for an adoption that was never recorded, as the journal ends."""
         return [
             snapshot.path
-            for snapshot in self._all
+            for snapshot in self.all
             if snapshot.head.adopts and mark_of(snapshot) >= end
         ]
+
+    def good(self) -> Iterator[Snapshot]:
+        """Give those that are whole, newest first."""
+        return (snapshot for snapshot in self.all if self._check(snapshot))
 
     def own(self, facts: Facts) -> Snapshot | None:
         """Give the newest good snapshot of the replica's own state that is of use at *facts*."""
@@ -234,7 +239,7 @@ class Snapshots:
         )
 
     def _newest(self, is_wanted: Callable[[SnapshotHead], bool]) -> Snapshot | None:
-        wanted = (snapshot for snapshot in self._all if is_wanted(snapshot.head))
+        wanted = (snapshot for snapshot in self.all if is_wanted(snapshot.head))
         return next((snapshot for snapshot in wanted if self._check(snapshot)), None)
 
     def _check(self, snapshot: Snapshot) -> bool:

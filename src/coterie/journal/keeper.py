@@ -18,14 +18,18 @@ turn that speaks of it, or recovery would find the record and no state. A snapsh
 after the turn that settled its position is as safe as turns are to be. And segments go only once
 the snapshot that makes them unnecessary is there.
 
+What is the same for all engines is in `Keeper`; `coterie.journal.cohort_keeper` has the one for
+viewstamped replication.
+
 Housekeeping that fails costs nothing but room: the replica goes on, and tries again later. What
 fails in `write` or `sync` is a `StorageFailed`, and the replica must stop serving at once.
 """
 
 from __future__ import annotations
 
-import contextlib
+import abc
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
 
     from coterie.journal.disk import Disk
     from coterie.journal.format import Mark
+    from coterie.journal.snapshots import Snapshot
+    from coterie.journal.writer import JournalWriter
     from coterie.kernel.engine import Past
     from coterie.kernel.records import Record
 
@@ -60,45 +66,33 @@ class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How many state dumps are kept for the pipeline; older ones go."""
 
 
-class JournalKeeper:
-    """Keeps the journal of one replica for one life.
+Job = tuple[str, "Callable[[], object]"]
+"""Something to be done besides turns, and what to say if it fails."""
 
-    Making one recovers what earlier lives left and begins the next. Raises `StorageFailed` if the
-    journal cannot be begun, and `VersionUnknown` if a later release wrote it: the replica must not
-    start.
-    """
 
-    def __init__(  # noqa: PLR0913 -- all by name
+class Keeper(abc.ABC):
+    """Keeps the journal of one replica for one life."""
+
+    def __init__(
         self,
         disk: Disk,
-        group: str,
-        replica: str,
-        settings: KeeperSettings | None = None,
+        writer: JournalWriter,
+        settings: KeeperSettings,
         *,
-        incarnation_min: int = 1,
-        at: int = 0,
+        snapshot: Snapshot | None,
+        bytes_above: int,
     ) -> None:
         self.disk = disk
-        self.group = group
-        self.replica = replica
-        self.settings = settings or KeeperSettings()
-        self.recovery = recover(disk, group, replica, incarnation_min=incarnation_min)
-        self.writer = begin_life(disk, self.recovery, self.settings.journal, at=at)
-        self.checkpoint: Callable[[], Checkpoint] | None = None
-        """Where the replica's authoritative state is to be had; without it, no snapshots."""
+        self.group = writer.group
+        self.replica = writer.replica
+        self.settings = settings
+        self.writer = writer
         self.trouble = ""
         """Why the last housekeeping did not succeed, in words; empty if it did."""
-        self.dumps_skipped = 0
-        """How many state dumps were left out because they came faster than they were written."""
-        self._store = SnapshotStore(disk, group, replica)
-        self._dump_store = SnapshotStore(disk, group, replica, name=DUMPS)
-        snapshot = self.recovery.snapshot
-        self._snapshot_position = 0 if snapshot is None else snapshot.position
+        self.store = SnapshotStore(disk, self.group, self.replica)
         self._snapshot_size = 0 if snapshot is None else snapshot.size
         # What is to be read again above the snapshot counts as if it had just been written.
-        above = sum(len(payload) for run in self.recovery.runs for payload in run.payloads)
-        self._snapshot_at = -above
-        self._dump: tuple[int, Iterator[bytes]] | None = None
+        self._snapshot_at = -bytes_above
         self._is_busy = False
         # Retention must not come between the storing of an adopted state and its record.
         self._adopting = threading.Lock()
@@ -108,21 +102,22 @@ class JournalKeeper:
         """The number of this life."""
         return self.writer.incarnation
 
-    def past(self) -> Past:
-        """Give what the engine is to know of earlier lives."""
-        return self.recovery.past()
-
     # ---- turns
 
     def write(self, records: Sequence[Record]) -> None:
         """Write the records of one turn of this replica, all or none, and the state they adopt."""
-        for record in records:
-            if isinstance(record, HistoryAdopted) and record.restored:
-                with self._adopting:
-                    self._store_adopted(record.restored)
-                    self.writer.append(records)
-                return
-        self.writer.append(records)
+        store = self._adopted_by(records)
+        if store is None:
+            self.writer.append(records)
+            return
+        with self._adopting:
+            if self.writer.failure is not None:
+                raise self.writer.failure
+            try:
+                store()
+            except OSError as error:
+                self.writer.fail(error, "a state taken over could not be stored")
+            self.writer.append(records)
 
     def needs_sync(self, now: int) -> bool:
         """Say whether the driver, whose clock shows *now*, should call `sync`."""
@@ -136,26 +131,11 @@ class JournalKeeper:
         """End this life's journal in good order; no housekeeping may be going on."""
         self.writer.close()
 
-    def _store_adopted(self, restored: int) -> None:
-        if self.writer.failure is not None:
-            raise self.writer.failure
-        try:
-            self._store_state(self._take_checkpoint(), self.writer.end, adopts=restored)
-        except OSError as error:
-            self.writer.fail(error, "a state taken over could not be stored")
+    @abc.abstractmethod
+    def _adopted_by(self, records: Sequence[Record]) -> Callable[[], None] | None:
+        """Give what stores the state that a turn takes over, if it takes over one."""
 
     # ---- housekeeping
-
-    def dump(self, position: int, chunks: Iterator[bytes]) -> None:
-        """Keep the state at *position*, which this turn settles, to be dumped for the pipeline.
-
-        Hosts call this inside a turn, at the same positions on all replicas. A dump that comes
-        before the one before it was written takes its place.
-        """
-        if self._dump is not None:
-            self.dumps_skipped += 1
-            _let_go(self._dump[1])
-        self._dump = (position, chunks)
 
     def housekeeping(self) -> Callable[[], None] | None:
         """Give what is to be done besides turns, if anything is due; between turns only.
@@ -165,54 +145,132 @@ class JournalKeeper:
         """
         if self._is_busy or self.writer.failure is not None:
             return None
-        dump = self._take_dump()
-        checkpoint = self._take_checkpoint() if self._is_snapshot_due() else None
-        if dump is None and checkpoint is None:
+        jobs = self._jobs()
+        if not jobs:
             return None
         self._is_busy = True
-        end = self.writer.end
 
         def work() -> None:
             try:
-                self._keep_house(dump, checkpoint, end)
+                self._keep_house(jobs)
             finally:
                 self._is_busy = False
 
         return work
 
-    def _is_snapshot_due(self) -> bool:
-        since = self.writer.bytes_written - self._snapshot_at
-        return (
-            since >= max(self.settings.snapshot_bytes, self._snapshot_size)
-            and self.writer.memory.settled != self._snapshot_position
-            and self.checkpoint is not None
-        )
+    @abc.abstractmethod
+    def _jobs(self) -> list[Job]:
+        """Give what is due, in order."""
 
-    def _keep_house(
-        self, dump: Checkpoint | None, checkpoint: Checkpoint | None, end: Mark
-    ) -> None:
+    def _is_enough_written(self) -> bool:
+        """Say whether so much was written since the last snapshot that another one is due."""
+        since = self.writer.bytes_written - self._snapshot_at
+        return since >= max(self.settings.snapshot_bytes, self._snapshot_size)
+
+    def _keep_house(self, jobs: list[Job]) -> None:
+        self._sync_before()
+        troubles: list[str] = []
+        for what, do in jobs:
+            try:
+                do()
+            except OSError as error:
+                troubles.append(f"{what}: {error.strerror or error}")
+        self.trouble = "; ".join(troubles)
+
+    def _sync_before(self) -> None:
+        """Make what a snapshot rests on survive the loss of the machine, if turns do."""
         if self.settings.journal.sync is Sync.TURN:
             # What settled the positions may not be synced yet.
             self.writer.sync()
-        troubles: list[str] = []
-        if dump is not None:
-            with self._noting(troubles, "a state could not be dumped"):
-                _write(self._dump_store, dump, end)
-                self._dump_store.keep(self.settings.dumps)
-        if checkpoint is not None:
-            with self._noting(troubles, "no snapshot could be taken"):
-                self._store_state(checkpoint, end)
-            # Also where that failed: retention may make the room that was missing.
-            with self._noting(troubles, "the journal could not be made shorter"), self._adopting:
-                retain(self.disk, self.group, self.replica, self.settings.retention)
-        self.trouble = "; ".join(troubles)
 
-    @contextlib.contextmanager
-    def _noting(self, troubles: list[str], what: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            troubles.append(f"{what}: {error.strerror or error}")
+    def _retain(self) -> None:
+        with self._adopting:
+            retain(self.disk, self.group, self.replica, self.settings.retention)
+
+    def _snapshot_begins(self) -> None:
+        """Learn that a snapshot is being stored: whatever comes of it, the next one waits."""
+        self._snapshot_at = self.writer.bytes_written
+
+
+class JournalKeeper(Keeper):
+    """Keeps the journal of a replica whose engine orders entries.
+
+    Making one recovers what earlier lives left and begins the next. Raises `StorageFailed` if the
+    journal cannot be begun, `VersionUnknown` if a later release wrote it, and `WrongJournal` if it
+    is a cohort's: the replica must not start.
+    """
+
+    def __init__(  # noqa: PLR0913 -- all by name
+        self,
+        disk: Disk,
+        group: str,
+        replica: str,
+        settings: KeeperSettings | None = None,
+        *,
+        incarnation_min: int = 1,
+        at: int = 0,
+    ) -> None:
+        settings = settings or KeeperSettings()
+        if settings.journal.sync is Sync.PRIMARY:
+            raise ValueError("only viewstamped replication has a primary whose turns are synced")
+        self.recovery = recover(disk, group, replica, incarnation_min=incarnation_min)
+        super().__init__(
+            disk,
+            begin_life(disk, self.recovery, settings.journal, at=at),
+            settings,
+            snapshot=self.recovery.snapshot,
+            bytes_above=sum(len(each) for run in self.recovery.runs for each in run.payloads),
+        )
+        self.checkpoint: Callable[[], Checkpoint] | None = None
+        """Where the replica's authoritative state is to be had; without it, no snapshots."""
+        self.dumps_skipped = 0
+        """How many state dumps were left out because they came faster than they were written."""
+        self._dump_store = SnapshotStore(disk, group, replica, name=DUMPS)
+        snapshot = self.recovery.snapshot
+        self._snapshot_position = 0 if snapshot is None else snapshot.position
+        self._dump: tuple[int, Iterator[bytes]] | None = None
+
+    def past(self) -> Past:
+        """Give what the engine is to know of earlier lives."""
+        return self.recovery.past()
+
+    def dump(self, position: int, chunks: Iterator[bytes]) -> None:
+        """Keep the state at *position*, which this turn settles, to be dumped for the pipeline.
+
+        Hosts call this inside a turn, at the same positions on all replicas. A dump that comes
+        before the one before it was written takes its place.
+        """
+        if self._dump is not None:
+            self.dumps_skipped += 1
+            let_go(self._dump[1])
+        self._dump = (position, chunks)
+
+    def _adopted_by(self, records: Sequence[Record]) -> Callable[[], None] | None:
+        for record in records:
+            if isinstance(record, HistoryAdopted) and record.restored:
+                return partial(self._store_adopted, record.restored)
+        return None
+
+    def _store_adopted(self, restored: int) -> None:
+        self._store_state(self._take_checkpoint(), self.writer.end, adopts=restored)
+
+    def _jobs(self) -> list[Job]:
+        jobs: list[Job] = []
+        end = self.writer.end
+        dump = self._take_dump()
+        if dump is not None:
+            jobs.append(("a state could not be dumped", partial(self._write_dump, dump, end)))
+        is_due = self._is_enough_written() and self.checkpoint is not None
+        if is_due and self.writer.memory.settled != self._snapshot_position:
+            take = partial(self._store_state, self._take_checkpoint(), end)
+            jobs.append(("no snapshot could be taken", take))
+            # Also where that failed: retention may make the room that was missing.
+            jobs.append(("the journal could not be made shorter", self._retain))
+        return jobs
+
+    def _write_dump(self, dump: Checkpoint, end: Mark) -> None:
+        _write(self._dump_store, dump, end)
+        self._dump_store.keep(self.settings.dumps)
 
     def _take_dump(self) -> Checkpoint | None:
         if self._dump is None:
@@ -227,9 +285,8 @@ class JournalKeeper:
 
     def _store_state(self, checkpoint: Checkpoint, after: Mark, *, adopts: int = 0) -> None:
         """Store a state as a snapshot; *after* is where the journal stood when it was taken."""
-        # Whatever comes of it, the next one is due only after as much again.
-        self._snapshot_at = self.writer.bytes_written
-        path = _write(self._store, checkpoint, after, adopts=adopts)
+        self._snapshot_begins()
+        path = _write(self.store, checkpoint, after, adopts=adopts)
         self._snapshot_position = checkpoint.position
         self._snapshot_size = self.disk.size(path)
 
@@ -246,10 +303,10 @@ def _write(store: SnapshotStore, checkpoint: Checkpoint, after: Mark, *, adopts:
         )
         return draft.write(checkpoint.chunks)
     finally:
-        _let_go(checkpoint.chunks)
+        let_go(checkpoint.chunks)
 
 
-def _let_go(chunks: Iterator[bytes]) -> None:
+def let_go(chunks: Iterator[bytes]) -> None:
     """End the encoding of a state, wherever that is done."""
     if isinstance(chunks, Chunks):
         chunks.close()

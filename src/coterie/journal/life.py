@@ -7,7 +7,7 @@ any two of these leaves at most a number that is never used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -25,10 +25,29 @@ from coterie.kernel.views import NO_VIEW, Member
 if TYPE_CHECKING:
     from coterie.journal.disk import Disk
     from coterie.journal.facts import Facts
+    from coterie.journal.format import Mark
     from coterie.journal.recovery import Recovery
+    from coterie.kernel.cohorts import CohortViews
     from coterie.kernel.records import Record
 
 _TURN_BYTES = 64 << 20
+
+
+class Found(Protocol):
+    """What a life begins with, whatever the engine."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def replica(self) -> str: ...
+    @property
+    def incarnation(self) -> int: ...
+    @property
+    def end(self) -> Mark: ...
+    @property
+    def unsynced(self) -> tuple[str, ...]: ...
+    @property
+    def useless(self) -> tuple[str, ...]: ...
 
 
 def begin_life(
@@ -39,15 +58,35 @@ def begin_life(
     *at* is the time for records that are written at once, if any are. Raises `StorageFailed` if
     the journal cannot be begun: the replica must not start.
     """
-    group, replica = recovery.group, recovery.replica
+    writer = open_life(
+        disk,
+        recovery,
+        settings or JournalSettings(),
+        facts=_fresh_facts(recovery) if recovery.is_broken else recovery.facts,
+        has_been_primary=recovery.accepted != NO_VIEW,
+    )
+    if recovery.is_broken and recovery.runs:
+        _write_anew(writer, recovery, at)
+    return writer
+
+
+def open_life(  # noqa: PLR0913 -- all by name
+    disk: Disk,
+    found: Found,
+    settings: JournalSettings,
+    *,
+    facts: Facts,
+    has_been_primary: bool = False,
+    views: CohortViews | None = None,
+) -> JournalWriter:
+    """Claim the next incarnation and begin its first segment, with these facts."""
+    group, replica = found.group, found.replica
     try:
-        _keep_for_good(disk, recovery)
-        _clear_away(disk, recovery)
+        _keep_for_good(disk, found)
+        _clear_away(disk, found)
         stable = Stable(disk, group, replica)
-        stable.claim(
-            recovery.incarnation,
-            has_been_primary=bool(stable.damage) or recovery.accepted != NO_VIEW,
-        )
+        has_been_primary = bool(stable.damage) or has_been_primary
+        stable.claim(found.incarnation, has_been_primary=has_been_primary, views=views)
     except OSError as error:
         raise StorageFailed(
             f"replica {replica} of group {group} cannot start: its stable values cannot be "
@@ -56,14 +95,11 @@ def begin_life(
     start = LifeStart(
         group=group,
         replica=replica,
-        incarnation=recovery.incarnation,
-        follows=recovery.end,
-        facts=_fresh_facts(recovery) if recovery.is_broken else recovery.facts,
+        incarnation=found.incarnation,
+        follows=found.end,
+        facts=facts,
     )
-    writer = JournalWriter(disk, start, stable, settings or JournalSettings())
-    if recovery.is_broken and recovery.runs:
-        _write_anew(writer, recovery, at)
-    return writer
+    return JournalWriter(disk, start, stable, settings)
 
 
 def _fresh_facts(recovery: Recovery) -> Facts:
@@ -111,19 +147,19 @@ def _write_anew(writer: JournalWriter, recovery: Recovery, at: int) -> None:
     writer.sync()
 
 
-def _keep_for_good(disk: Disk, recovery: Recovery) -> None:
+def _keep_for_good(disk: Disk, found: Found) -> None:
     """Sync what the new life rests on."""
-    for path in recovery.unsynced:
+    for path in found.unsynced:
         disk.sync(path)
-    for folder in sorted({path.rpartition("/")[0] for path in recovery.unsynced}):
+    for folder in sorted({path.rpartition("/")[0] for path in found.unsynced}):
         disk.sync_folder(folder)
 
 
-def _clear_away(disk: Disk, recovery: Recovery) -> None:
+def _clear_away(disk: Disk, found: Found) -> None:
     """Remove what earlier lives left unused; they are only in the way."""
-    folder = folder_of(recovery.group, recovery.replica)
-    useless = list(recovery.useless)
-    for life in list_lives(disk, recovery.group, recovery.replica):
+    folder = folder_of(found.group, found.replica)
+    useless = list(found.useless)
+    for life in list_lives(disk, found.group, found.replica):
         place = life_folder(folder, life.incarnation)
         useless += [f"{place}/{SPARE_NAME}" for name in disk.names(place) if name == SPARE_NAME]
     for name in (SNAPSHOTS, DUMPS):

@@ -34,47 +34,25 @@ told from a turn that the crash interrupted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from coterie.journal.facts import Facts
-from coterie.journal.format import (
-    NO_DIGEST,
-    Finding,
-    Kind,
-    Mark,
-    Skipped,
-    Sync,
-    VersionUnknown,
-    folder_of,
-    read_segment_head,
-)
-from coterie.journal.history import History, Snapshots, mark_of, position_of
-from coterie.journal.reader import LifeReader, Offset
-from coterie.journal.removed import read_removed
-from coterie.journal.segments import Life, list_lives
-from coterie.journal.stable import Stable
+from coterie.journal.format import Kind, WrongJournal, folder_of
+from coterie.journal.history import History, mark_of, position_of
+from coterie.journal.recalling import Recalling
 from coterie.kernel.engine import Past
 from coterie.kernel.views import NO_VIEW
 
 if TYPE_CHECKING:
     from coterie.journal.disk import Disk
-    from coterie.journal.format import SegmentHead
-    from coterie.journal.segments import SegmentFile, Turn
+    from coterie.journal.format import Finding, Mark, SegmentHead
+    from coterie.journal.recalling import Stage
     from coterie.journal.snapshots import Snapshot
     from coterie.kernel.engine import Run, Version
     from coterie.kernel.views import ViewId
-
-
-def is_whole_after_process_death(boot_id_then: str, boot_id_now: str) -> bool:
-    """Say whether only the process died since a journal was written, not the machine.
-
-    write(2) survives a killed process, so then everything written is there. A system that does
-    not tell its boot id (an empty one) leaves this unknown, and unknown is no.
-    """
-    return boot_id_then != "" and boot_id_then == boot_id_now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,74 +124,38 @@ def recover(disk: Disk, group: str, replica: str, *, incarnation_min: int = 1) -
     *incarnation_min* is for a replica whose disk was replaced: its peers know how many lives it
     has had, and refuse a lower number.
 
-    Raises `VersionUnknown` if the journal is of a release that this one cannot follow.
+    Raises `VersionUnknown` if the journal is of a release that this one cannot follow, and
+    `WrongJournal` if it is that of a cohort.
     """
     return _Recovering(disk, group, replica).recover(incarnation_min)
 
 
-@dataclass(slots=True)
-class _Stage:
-    """One life to be read, from one of its segments on."""
-
-    life: Life
-    next_follows: Mark | None
-    """Up to where the next life took it over; None for the last life."""
-    head: SegmentHead | None = None
-    """The first readable one of those that are to be read."""
-    segments: list[SegmentFile] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Seen:
-    """How far one life could be read."""
-
-    sequence: int
-    """The last record that counts."""
-    digest: bytes | None = None
-    """The chained digest up to there, if known."""
-    doubt: Finding | None = None
-    """What cannot be read and may never have been synced."""
-    waiting: list[Turn] = field(default_factory=list)
-    """Turns behind it, which count only if it turns out to have been synced."""
-
-
-class _Recovering:
+class _Recovering(Recalling):
     """One run of `recover`."""
-
-    def __init__(self, disk: Disk, group: str, replica: str) -> None:
-        self.disk = disk
-        self.group = group
-        self.replica = replica
-        self.findings: list[Finding] = []
-        self.skipped = Skipped()
-        self.stable = Stable(disk, group, replica)
-        self.lives = list_lives(disk, group, replica)
-        self.snapshots = Snapshots(disk, group, replica, self.findings)
-        self.removed = read_removed(disk, group, replica)
-        self.newest: SegmentHead | None = None
-        """The head of the last segment, which says how and where the last life was written."""
-        self.end = Mark()
 
     def recover(self, incarnation_min: int) -> Recovery:
         """Do it."""
+        if self.stable.values.configuration is not None:
+            raise WrongJournal(
+                f"replica {self.replica} of group {self.group} is a cohort by its journal: its "
+                "engine is viewstamped replication, and cannot be changed"
+            )
         if self.stable.damage:
-            self._find(Kind.DAMAGED, self.stable.path, self.stable.damage)
+            self.find(Kind.DAMAGED, self.stable.path, self.stable.damage)
         stages, facts, base = self._plan()
         history = History(facts, self.snapshots, base)
         if facts.version.position > history.floor or facts.is_adopting:
             history.begin_broken("the beginning of the journal is not there")
         for stage in stages:
-            self._read(stage, history)
+            self.read(stage, history)
         history.finish()
         if history.broken:
-            self._find(Kind.CONTRADICTION, folder_of(self.group, self.replica), history.broken)
+            self.find(Kind.CONTRADICTION, folder_of(self.group, self.replica), history.broken)
         is_zombie, reason = self._judge(history)
-        numbers = [life.incarnation for life in self.lives]
-        highest = max(self.stable.values.incarnation, self.snapshots.incarnation, *numbers, 0)
         return Recovery(
             group=self.group,
             replica=self.replica,
-            incarnation=max(highest + 1, incarnation_min),
+            incarnation=self.next_incarnation(incarnation_min),
             is_zombie=is_zombie,
             reason=reason,
             is_broken=bool(history.broken),
@@ -229,54 +171,28 @@ class _Recovering:
 
     # ---- where to begin
 
-    def _plan(self) -> tuple[list[_Stage], Facts, Snapshot | None]:
-        """Walk back from the newest segment to one from which a snapshot leads on."""
-        stages: list[_Stage] = []
+    def _plan(self) -> tuple[list[Stage], Facts, Snapshot | None]:
+        """Find the newest segment from which a snapshot leads on."""
         facts = Facts()
         own: Snapshot | None = None
-        by_number = {life.incarnation: life for life in self.lives if life.segments}
-        follows: Mark | None = Mark(max(by_number, default=0))
-        is_last = True
-        while follows is not None and follows.incarnation in by_number:
-            life = by_number[follows.incarnation]
-            stage = _Stage(life, None if is_last else follows)
-            stages.insert(0, stage)
-            for file in reversed(life.segments):
-                stage.segments.insert(0, file)
-                if not is_last and file.first > max(1, follows.sequence):
-                    continue  # not taken over, so not to be trusted
-                head = self._head(file)
-                if head is None:
-                    continue
-                if self.newest is None:
-                    self.newest = head
-                    own = self.snapshots.own(head.facts)
-                stage.head = head
-                facts = head.facts
-                base = self._base_at(head, own)
-                is_covered = facts.version.position <= position_of(base)
-                if facts.is_fresh or (is_covered and not facts.is_adopting):
-                    return stages, facts, base
-            if stage.head is not None and stage.head.first == 1:
-                follows, is_last = stage.head.follows, False
-            elif stage.head is None and is_last:
-                # A life that was begun and never used: the one before it is the last.
-                follows = Mark(max((n for n in by_number if n < life.incarnation), default=0))
-            else:
-                follows = None  # how this life began cannot be read
+        found: Snapshot | None = None
+
+        def is_enough(head: SegmentHead) -> bool:
+            nonlocal facts, own, found
+            if head is self.newest:
+                own = self.snapshots.own(head.facts)
+            facts = head.facts
+            base = self._base_at(head, own)
+            is_covered = facts.version.position <= position_of(base)
+            if facts.is_fresh or (is_covered and not facts.is_adopting):
+                found = base
+                return True
+            return False
+
+        stages = self.walk_back(is_enough)
         if self.newest is None:
             own = self.snapshots.own(facts)
-        return stages, facts, own
-
-    def _head(self, file: SegmentFile) -> SegmentHead | None:
-        try:
-            head = read_segment_head(self.disk, file.path).head
-        except ValueError:
-            return None  # reading the segment will say so
-        except VersionUnknown as error:
-            raise VersionUnknown(f"{file.path}: {error}") from None
-        is_ours = (head.group, head.replica) == (self.group, self.replica)
-        return head if is_ours else None
+        return stages, facts, found or own
 
     def _base_at(self, head: SegmentHead, own: Snapshot | None) -> Snapshot | None:
         """Give the better base at the beginning of a segment: ours, or a state taken over."""
@@ -287,95 +203,6 @@ class _Recovering:
         if adopted is None or (own is not None and mark_of(own) >= mark_of(adopted)):
             return own
         return adopted
-
-    # ---- reading
-
-    def _read(self, stage: _Stage, history: History) -> None:
-        """Read one life into the history, up to the first thing that is wrong with it."""
-        incarnation = stage.life.incarnation
-        start = stage.segments[0].first
-        if stage.head is not None and stage.head.first == 1:
-            history.place = (incarnation, 0)
-            history.begin_life(stage.head.facts)
-        if stage.head is not None and stage.head.first == start:
-            history.reached = (incarnation, start - 1)
-        follows = stage.next_follows
-        reader = LifeReader(
-            self.disk,
-            Life(incarnation, stage.segments),
-            removed=self.removed.get(incarnation, ()),
-        )
-        reader.skipped = self.skipped
-        seen = _Seen(start - 1)
-        for item in reader.turns(
-            after=Offset(incarnation, start, 0, start),
-            limit=None if follows is None else follows.sequence,
-        ):
-            if isinstance(item, Finding):
-                self._on_finding(item, stage, seen, history)
-                seen.digest = seen.digest if seen.doubt is None else reader.digest
-            else:
-                self._on_turn(item, seen, history)
-        if seen.doubt is None:
-            seen.digest = reader.digest
-        if self.skipped.essential:
-            history.break_off("a later release wrote records that this one does not understand")
-        if follows is not None:
-            self._check_link(follows, history, seen)
-        if stage.head is not None and (seen.sequence or stage.head.first == 1):
-            self.end = Mark(incarnation, seen.sequence, self._digest(seen))
-
-    def _digest(self, seen: _Seen) -> bytes:
-        """Give the digest of what counts; a life without records has that of the one before."""
-        return self.end.digest if seen.sequence == 0 else seen.digest or NO_DIGEST
-
-    def _on_finding(self, finding: Finding, stage: _Stage, seen: _Seen, history: History) -> None:
-        self.findings.append(finding)
-        if finding.kind is Kind.VOID:
-            return
-        if stage.next_follows is None and not self._is_loss(finding, stage):
-            seen.doubt = seen.doubt or finding
-        else:
-            history.break_off(_lost(finding))
-
-    def _on_turn(self, turn: Turn, seen: _Seen, history: History) -> None:
-        seen.waiting.append(turn)
-        if seen.doubt is not None:
-            if turn.synced <= seen.sequence:
-                return  # perhaps never synced, and then not part of the history
-            history.break_off(_lost(seen.doubt))
-            seen.doubt = None
-        for waiting in seen.waiting:
-            history.place = (waiting.incarnation, waiting.first)
-            history.apply(waiting.records)
-            history.reached = (waiting.incarnation, waiting.last)
-            seen.sequence = waiting.last
-        seen.waiting.clear()
-
-    def _is_loss(self, wrong: Finding, stage: _Stage) -> bool:
-        """Say whether what cannot be read in the last life cannot be what a crash leaves."""
-        if wrong.kind is Kind.TORN_TAIL:
-            return False
-        if wrong.kind is not Kind.DAMAGED:
-            return True
-        if wrong.offset == 0 or wrong.path != stage.segments[-1].path:
-            # A head is synced before anything follows it, and a segment before the next one.
-            return True
-        # A gap in the last segment: turns that were never synced, if the machine was lost. A
-        # process that dies leaves none. Without a sync every turn the boot id decides the first.
-        return self.newest is None or self.newest.sync is not Sync.TURN
-
-    def _check_link(self, follows: Mark, history: History, seen: _Seen) -> None:
-        """Check that all of a life that the next one went on from has been read."""
-        if seen.sequence < follows.sequence:
-            history.break_off(
-                f"records {seen.sequence + 1} to {follows.sequence} of life {follows.incarnation} "
-                "cannot be read any more"
-            )
-        elif follows.contradicts(seen.digest):
-            history.break_off(
-                f"life {follows.incarnation} is not the one that the next life went on from"
-            )
 
     # ---- judging
 
@@ -408,20 +235,9 @@ class _Recovering:
     def _what_may_be_missing(self, history: History) -> str:
         newest = self.newest
         assert newest is not None
-        if newest.sync is Sync.TURN or is_whole_after_process_death(
-            newest.boot_id, self.disk.boot_id
-        ):
+        if not self.may_miss_turns(has_stopped=history.has_stopped):
             return ""
-        if history.has_stopped:
-            return ""  # a life writes nothing after that, so there is nothing to be missed
         return (
             f"its machine has been restarted, and with sync = {newest.sync.value!r} nobody knows "
             "what was lost"
         )
-
-    def _find(self, kind: Kind, path: str, reason: str) -> None:
-        self.findings.append(Finding(kind=kind, path=path, offset=0, reason=reason))
-
-
-def _lost(finding: Finding) -> str:
-    return f"records that were safely written cannot be read: {finding}"

@@ -101,7 +101,11 @@ def _start(heads: list[SegmentHead | None], snapshot: Snapshot) -> int:
             continue
         if head.facts.is_fresh:
             return index
-        if snapshot.head.adopts:
+        if snapshot.head.history:
+            # Of a cohort: the record after which it was taken must be there.
+            if (head.incarnation, head.first) <= (taken[0], max(snapshot.head.sequence, 1)):
+                return index
+        elif snapshot.head.adopts:
             # Its record stands behind the place where it was taken.
             if (head.incarnation, head.first) <= taken:
                 return index

@@ -8,6 +8,11 @@ A state that was taken over from another replica is stored in the same way, *bef
 `HistoryAdopted` record that speaks of it is written: it then says which position it `adopts`, and
 recovery uses it only if it finds that record. Its own position may be higher than that one.
 
+The state of a cohort has no position. It is that right after the record at which it says it was
+taken, and names its `history` instead. One that was taken over from a primary is stored before the
+turn with its `StateTaken` is written, under the number that the last record of that turn will have:
+if the turn was never written, nothing leads to that number, and it means nothing.
+
 A state dump, for the pipeline, is the same thing under another name: `DUMPS`.
 """
 
@@ -32,7 +37,7 @@ from coterie.journal.format import (
     read_fixed,
 )
 from coterie.kernel.engine import Version
-from coterie.kernel.views import Member
+from coterie.kernel.views import Member, Viewstamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,6 +69,8 @@ class SnapshotHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """For every origin, the number of its last entry up to `position`."""
     adopts: int = 0
     """The `restored` of the `HistoryAdopted` record it belongs to; 0 if it is our own state."""
+    history: tuple[Viewstamp, ...] = ()
+    """Of a cohort: what the state reflects, for each view."""
 
 
 _decoder = msgspec.msgpack.Decoder(SnapshotHead)
@@ -198,7 +205,7 @@ class SnapshotStore:
         self._replica = replica
         self.folder = f"{folder_of(group, replica)}/{name}"
 
-    def begin(
+    def begin(  # noqa: PLR0913 -- all by name
         self,
         position: int,
         version: Version,
@@ -206,6 +213,7 @@ class SnapshotStore:
         after: Mark,
         origins: Iterable[tuple[Member, int]] = (),
         adopts: int = 0,
+        history: tuple[Viewstamp, ...] = (),
     ) -> SnapshotDraft:
         """Begin a snapshot of the state at *position*.
 
@@ -222,6 +230,7 @@ class SnapshotStore:
             version=version,
             origins=tuple(origins),
             adopts=adopts,
+            history=history,
         )
         return SnapshotDraft(self._disk, self.folder, head)
 

@@ -7,7 +7,9 @@ journal's own mode of syncing:
 - the recovery bit: whether the replica has ever been in a primary view. It is set before the first
   primary view is accepted and not earlier, so founders that crash before that are no zombies;
 - the bootstrap mark: whether the replica may found its group. A replica that starts with an empty
-  disk and no mark is a zombie, because its disk may have held something.
+  disk and no mark is a zombie, because its disk may have held something;
+- of a cohort, the configuration of its group, stored when it is created, and the views that it
+  promised and was active in (**vsr** section 4).
 
 The boot id under which a life was written is not here but in the heads of its segments: the
 question it answers is about the segments, and a new life that crashed before it wrote anything
@@ -22,6 +24,8 @@ import msgspec
 
 from coterie.journal.disk import DRAFT, replace_file
 from coterie.journal.format import encode_fixed, folder_of, read_fixed
+from coterie.kernel.cohorts import CohortViews
+from coterie.kernel.views import Configuration
 
 if TYPE_CHECKING:
     from coterie.journal.disk import Disk
@@ -40,6 +44,9 @@ class StableValues(msgspec.Struct, frozen=True, array_like=True):
     """The highest life that may have begun."""
     has_been_primary: bool = False
     is_founder: bool = False
+    configuration: Configuration | None = None
+    """Of a cohort: who its group consists of. None for the engines that order entries."""
+    views: CohortViews = CohortViews()
 
 
 _decoder = msgspec.msgpack.Decoder(StableValues)
@@ -64,14 +71,20 @@ class Stable:
         """The recovery bit."""
         return self.values.has_been_primary
 
-    def claim(self, incarnation: int, *, has_been_primary: bool) -> None:
-        """Begin a life: from now on no other one gets this number."""
+    def claim(
+        self, incarnation: int, *, has_been_primary: bool = False, views: CohortViews | None = None
+    ) -> None:
+        """Begin a life: from now on no other one gets this number.
+
+        *views* are those of a cohort as its journal tells them, which may be later than these.
+        """
         assert incarnation > self.values.incarnation, "lives are counted upwards"
         self._replace(
             msgspec.structs.replace(
                 self.values,
                 incarnation=incarnation,
                 has_been_primary=self.values.has_been_primary or has_been_primary,
+                views=views or self.values.views,
             )
         )
 
@@ -79,9 +92,15 @@ class Stable:
         """Set the recovery bit."""
         self._replace(msgspec.structs.replace(self.values, has_been_primary=True))
 
-    def set_founder(self) -> None:
-        """Set the bootstrap mark."""
-        self._replace(msgspec.structs.replace(self.values, is_founder=True))
+    def set_founder(self, configuration: Configuration | None = None) -> None:
+        """Set the bootstrap mark; for a cohort, with the configuration of its group."""
+        self._replace(
+            msgspec.structs.replace(self.values, is_founder=True, configuration=configuration)
+        )
+
+    def set_views(self, views: CohortViews) -> None:
+        """Keep what a cohort promised, and where it was active."""
+        self._replace(msgspec.structs.replace(self.values, views=views))
 
     def _read(self) -> None:
         if _NAME not in self._disk.names(self._folder):
@@ -106,11 +125,13 @@ class Stable:
         self.damage = ""
 
 
-def found_group(disk: Disk, group: str, replica: str) -> None:
+def found_group(
+    disk: Disk, group: str, replica: str, configuration: Configuration | None = None
+) -> None:
     """Set the bootstrap mark: this replica is one of those with which the group begins.
 
-    Raises `ValueError` if the disk holds anything of this replica already: a mark set later would
-    let it forget what it promised.
+    A cohort is created with the *configuration* of its group. Raises `ValueError` if the disk
+    holds anything of this replica already: a mark set later would let it forget what it promised.
     """
     stable = Stable(disk, group, replica)
     names = [name for name in disk.names(folder_of(group, replica)) if not name.endswith(DRAFT)]
@@ -120,4 +141,4 @@ def found_group(disk: Disk, group: str, replica: str) -> None:
             "found a group"
         )
     if not stable.values.is_founder:
-        stable.set_founder()
+        stable.set_founder(configuration)

@@ -12,6 +12,11 @@ The first time a turn holds a `PrimaryAccepted`, the recovery bit is set on stab
 the turn is written: a replica that has been counted in a primary view and later finds nothing on
 its disk must know that it has lost something (**objects** appendix A).
 
+A turn that changes the views of a cohort (what it promised, where it is active) is synced, and
+then its stable values are replaced, before `append` returns, whatever the mode of syncing: these
+turns are few, and a cohort that forgot them could help two primaries. In this order the stable
+values are never ahead of the journal: where they are, the journal has lost something.
+
 When anything fails, nothing of that turn counts as written and the writer is of no more use: the
 error is a `StorageFailed`, and a replica that gets one must stop serving at once. It must not try
 again in the same life, because what a failed sync left on the disk cannot be known.
@@ -45,7 +50,7 @@ from coterie.journal.format import (
     segment_path,
 )
 from coterie.kernel.clock import Duration, milliseconds
-from coterie.kernel.records import PrimaryAccepted
+from coterie.kernel.records import EventsKnown, PrimaryAccepted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,6 +121,7 @@ class JournalWriter:
         self.settings = settings
         self.memory = Memory(start.facts)
         """What the replica remembers by the records written so far."""
+        self.memory.views = stable.values.views
         self.failure: StorageFailed | None = None
         """Why nothing more can be written, if so."""
         folder = folder_of(start.group, start.replica)
@@ -123,11 +129,16 @@ class JournalWriter:
         self._life_folder = life_folder(folder, start.incarnation)
         self._stable = stable
         self._boot_id = disk.boot_id
+        # A cohort's journal is synced now and then whatever the mode, and then as a whole.
+        is_cohort = stable.values.configuration is not None
+        self._syncs_segments = settings.sync is not Sync.NONE or is_cohort
         self.bytes_written = 0
         """How many bytes the turns of this life take so far."""
         self._sequence = 0
         self._synced = 0
         self._synced_at: int | None = None
+        self._own_events_up_to = 0
+        """The number of the last record of a turn in which a cohort added events as primary."""
         self._buffer = bytearray()
         self._sync_lock = threading.Lock()
         self._spare: DiskFile | None = None
@@ -199,6 +210,10 @@ class JournalWriter:
         self._sequence += len(records)
         if size > _BUFFER_KEPT_MAX:
             self._buffer = bytearray()
+        if self.settings.sync is Sync.PRIMARY and self._are_own_events(records):
+            self._own_events_up_to = self._sequence
+        if self.memory.views is not self._stable.values.views:
+            self._store_views()
 
     def needs_sync(self, now: int) -> bool:
         """Say whether the driver, whose clock shows *now*, should call `sync`."""
@@ -207,6 +222,8 @@ class JournalWriter:
         match self.settings.sync:
             case Sync.TURN:
                 return True
+            case Sync.PRIMARY:
+                return self._own_events_up_to > self._synced
             case Sync.NONE:
                 return False
             case Sync.INTERVAL:
@@ -271,14 +288,14 @@ class JournalWriter:
             try:
                 if self._is_preallocated:
                     self._file.truncate(self._offset)
-                if self.settings.sync is not Sync.NONE and self._synced < self._sequence:
+                if self._syncs_segments and self._synced < self._sequence:
                     self._file.sync()
                     self._synced = self._sequence
                 self._file.close()
             except OSError as error:
                 self.fail(error, "a segment could not be ended")
             self._begin_segment(follows, self.memory.facts())
-            if self.settings.sync is not Sync.NONE:
+            if self._syncs_segments:
                 self._sync_segment()
 
     def _begin_segment(self, follows: Mark, facts: Facts) -> None:
@@ -327,6 +344,17 @@ class JournalWriter:
             self._stable.set_been_primary()
         except OSError as error:
             self.fail(error, "the recovery bit could not be set")
+
+    def _are_own_events(self, records: Sequence[Record]) -> bool:
+        led = self.memory.views.led
+        return any(isinstance(record, EventsKnown) and record.view == led for record in records)
+
+    def _store_views(self) -> None:
+        self.sync()
+        try:
+            self._stable.set_views(self.memory.views)
+        except OSError as error:
+            self.fail(error, "what it promised could not be stored")
 
     def _take_back(self) -> None:
         """Cut off what a failed write left; readers would ignore it anyway."""

@@ -332,9 +332,9 @@ VsrRecord = (
     | StateAt
     | MembersChanged
 )
-"""What viewstamped replication reports; journals do not hold these kinds yet."""
+"""What viewstamped replication reports."""
 
-Record = GroupRecord | EngineRecord
+Record = GroupRecord | EngineRecord | VsrRecord
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)

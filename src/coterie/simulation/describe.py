@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.kernel.records import (
+    Catastrophe,
     Delivered,
     Delivery,
     EntriesAccepted,
+    EventsKnown,
+    Forced,
     HistoryAdopted,
+    InvitationAccepted,
+    InvitationsMade,
+    MembersChanged,
     PrimaryAccepted,
     PrimaryConfirmed,
     Recovered,
@@ -17,12 +23,17 @@ from coterie.kernel.records import (
     Sent,
     Settled,
     Started,
+    StateAt,
     StateDigest,
+    StateTaken,
     Stopped,
     TransitionalInstalled,
     ViewEnded,
+    ViewFormed,
     ViewInstalled,
     ViewProposed,
+    ViewStarted,
+    VsrRecord,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +72,8 @@ def describe(record: Record) -> str:  # noqa: PLR0911 -- one answer a kind
             }[record.delivery]
             return f"delivers {sender}:{_span(first, count)} in {view}{place}{part}"
         case _:
+            if isinstance(record, VsrRecord):
+                return _describe_cohort(record)
             return _describe_engine(record)
 
 
@@ -90,6 +103,30 @@ def _describe_engine(record: EngineRecord) -> str:  # noqa: C901, PLR0911 -- one
             return f"is recovered by hand with history {version}"
         case ViewEnded(view=view, counts=counts, transitional_counts=late):
             return f"is done with {view}: {sum(counts)} delivered, {sum(late)} of them late"
+
+
+def _describe_cohort(record: VsrRecord) -> str:  # noqa: C901, PLR0911 -- one answer a kind
+    match record:
+        case InvitationsMade(view=view):
+            return f"invites to view {view}"
+        case InvitationAccepted(view=view, crashed=crashed, known=known):
+            return f"accepts view {view}" + (", crashed" if crashed else f", knowing {known}")
+        case ViewFormed(view=view, primary=primary, members=members):
+            return f"forms view {view} {names(members)}, led by {primary}"
+        case ViewStarted(view=view, primary=primary, members=members):
+            return f"is active in view {view} {names(members)}, led by {primary}"
+        case EventsKnown(view=view, first=first, events=events):
+            return f"knows {_span(first, len(events))} of {view}"
+        case StateTaken(source=source, history=history):
+            return f"takes over the state of {source} at {history[-1]}"
+        case Forced(view=view, number=number):
+            return f"has forced {number} of {view}"
+        case Catastrophe(view=view, crashed=crashed):
+            return f"cannot form {view}: {names(crashed)} have lost their state"
+        case StateAt(known=known, digest=digest):
+            return f"has state {digest.hex()[:12]} at {known}"
+        case MembersChanged(view=view, members=members):
+            return f"has {names(members)} in view {view} now"
 
 
 def _span(first: int, count: int) -> str:

@@ -6,6 +6,7 @@ the kernel. `docs/vsr.md` tells the story and lists the limits.
 
 from coterie.vsr.cohort import Cohort, Status
 from coterie.vsr.module import Memory, Module, remember
+from coterie.vsr.recovery import memory_of
 from coterie.vsr.replica import build_cohort
 from coterie.vsr.settings import DEFAULT_VSR_SETTINGS, VsrSettings
 
@@ -17,5 +18,6 @@ __all__ = [
     "Status",
     "VsrSettings",
     "build_cohort",
+    "memory_of",
     "remember",
 ]

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import msgspec
 from msgspec.structs import replace
 
+from coterie.kernel.cohorts import CohortCheckpoint
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Layer
 from coterie.kernel.records import (
@@ -115,8 +116,22 @@ class Cohort(Layer):
         self._others = [id for id in context.configuration.members if id != self.me.id]
         module.attach(self)
         if memory.history:
+            self._recall(memory)
+
+    def _recall(self, memory: Memory) -> None:
+        """Take the state from an earlier life: as it was stored, and the events since."""
+        if memory.chunks:
             self.module.restore(memory.chunks)
-            self.log.adopt(memory.history)
+        self.log.adopt(memory.base or memory.history)
+        for span in memory.spans:
+            if span.view != self.log.last.view:
+                self.log.begin_view(span.view)
+            self.module.perform(self.log.append(span.events), span.events)
+        self.log.recall(memory.history)
+
+    def checkpoint(self) -> CohortCheckpoint:
+        """Give the state and what it reflects, for the journal."""
+        return CohortCheckpoint(tuple(self.log.history), self.module.snapshot())
 
     # ---- what the process calls (`coterie.kernel.replica.Bottom`)
 

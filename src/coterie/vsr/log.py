@@ -113,6 +113,11 @@ class Log:
         self._bytes = 0
         self._forgotten = self.last
 
+    def recall(self, history: Sequence[Viewstamp]) -> None:
+        """Take the whole history that leads to what is known: views without events count, too."""
+        assert history[-1] >= self.last, "events that are known are in it"
+        self.history = list(history)
+
     def step_into(self, history: Sequence[Viewstamp]) -> None:
         """Go on to later views of *history* where all of the present one is known."""
         ends = {known.view: place for place, known in enumerate(history)}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from coterie.kernel.cohorts import Span
 from coterie.kernel.records import InvitationAccepted, InvitationsMade, ViewStarted
 from coterie.kernel.views import NO_VIEW, Member, ViewId, Viewstamp
 
@@ -38,7 +39,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     led: ViewId = NO_VIEW
     """The last view it was the primary of."""
     history: tuple[Viewstamp, ...] = ()
+    """What the state reflects; empty if there is none."""
     chunks: tuple[bytes, ...] = ()
+    base: tuple[Viewstamp, ...] = ()
+    """What the chunks reflect, if that is less; with no chunks, the empty state."""
+    spans: tuple[Span, ...] = ()
+    """The events that lead from there to the history."""
 
     @property
     def has_state(self) -> bool:
