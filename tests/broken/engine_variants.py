@@ -101,7 +101,7 @@ class AcknowledgesACount(PrimaryViews):
         if self._phase is Phase.CONFIRMED and not self._has_accepted:
             for member in self._view.members:
                 if member != self.me:
-                    self._send(member, AckEntries(self._ordered_to, wants_answer=False))
+                    self._send(AckEntries(self._ordered_to, wants_answer=False), member)
         super().finish_turn()
 
 

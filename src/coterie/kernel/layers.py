@@ -306,9 +306,9 @@ class Layer:
         """Whether the current view is over here and only waits for its successor."""
         return self.below.is_stopped
 
-    def send_direct(self, member: Member, body: bytes) -> None:
-        """Send to one member of the view, perhaps in vain: for a layer's own messages."""
-        self.below.send_direct(member, body)
+    def send_direct(self, members: Sequence[Member], body: bytes) -> None:
+        """Send to some members of the view, perhaps in vain: for a layer's own messages."""
+        self.below.send_direct(members, body)
 
     def leave(self) -> None:
         """Leave the group in good order."""

@@ -126,6 +126,10 @@ class Replica:
         self.top = top
         self.layers = tuple(layers)
         self.bottom = bottom
+        # Those who do nothing at the end of a turn are not asked to: most turns are small.
+        self._finishing = [
+            layer for layer in (top, *layers) if type(layer).finish_turn is not Layer.finish_turn
+        ]
         self._ending = [layer for layer in layers if type(layer).end_turn is not Layer.end_turn]
         for upper, lower in pairwise([top, *layers]):
             upper.below = lower
@@ -149,8 +153,7 @@ class Replica:
 
     def finish_turn(self) -> None:
         """Let everything from the top down send what gathered up."""
-        self.top.finish_turn()
-        for layer in self.layers:
+        for layer in self._finishing:
             layer.finish_turn()
         for layer in self._ending:
             layer.end_turn()

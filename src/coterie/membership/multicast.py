@@ -162,7 +162,7 @@ class Multicast:
         if not self.is_plausible(vector) or vector[self.rank] > self.received[self.rank]:
             self._context.count("vsync.bad_vectors")
             return False
-        news = []
+        news: list[int] = []
         for sender, number in enumerate(vector):
             if number > acked[sender]:
                 acked[sender] = number
@@ -293,9 +293,10 @@ class Multicast:
         if len(vector) != len(self.members):
             return False
         ahead = 2 * self._context.settings.window_packets
-        return all(
-            0 <= number <= here + ahead for number, here in zip(vector, self.received, strict=True)
-        )
+        for number, here in zip(vector, self.received, strict=True):
+            if not 0 <= number <= here + ahead:
+                return False
+        return True
 
     def learn_sent(self, sent: Sequence[int]) -> None:
         """Learn by another way than a vector how much each member has sent."""

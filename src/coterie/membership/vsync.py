@@ -17,7 +17,7 @@ Departures from the papers, and why, are in `docs/papers.md`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 _decoder: msgspec.msgpack.Decoder[VsyncMessage] = msgspec.msgpack.Decoder(VsyncMessage)
 
 InViewMessage = Data | Repair | Ack | Nak | Direct
+_IN_VIEW = frozenset({Data, Repair, Ack, Nak, Direct})
 
 VIEW_NUMBER_MAX = 1 << 53
 
@@ -166,9 +167,9 @@ class Vsync(Layer):
             )
         self.above.deliver([batch])
 
-    def send_direct(self, member: Member, body: bytes) -> None:
+    def send_direct(self, members: Sequence[Member], body: bytes) -> None:
         if not self.multicast.is_frozen:
-            self.send([member.id], Direct(self.current.id, body))
+            self.send([member.id for member in members], Direct(self.current.id, body))
 
     @property
     def stable(self) -> Sequence[int]:
@@ -196,9 +197,10 @@ class Vsync(Layer):
     def finish_turn(self) -> None:
         if self.has_left:
             return
-        for _, first, payloads, mark in self._backlog.packets(lambda: self.can_cast):
-            header = bytes([mark]) if mark else b""
-            self.cast_packet(header, first, payloads, safe=False, urgent=False)
+        if self._backlog:
+            for _, first, payloads, mark in self._backlog.packets(lambda: self.can_cast):
+                header = bytes([mark]) if mark else b""
+                self.cast_packet(header, first, payloads, safe=False, urgent=False)
         if self._must_consider:
             self._must_consider = False
             self.change.consider()
@@ -219,9 +221,10 @@ class Vsync(Layer):
             if not isinstance(message, Alive | Leave):
                 self.send([sender.id], Leave(message.view))
             return
+        if type(message) in _IN_VIEW:  # nearly all are; a pattern for each would cost more
+            self._receive_in_view(sender, cast("InViewMessage", message))
+            return
         match message:
-            case Data() | Repair() | Ack() | Nak() | Direct():
-                self._receive_in_view(sender, message)
             case Alive():
                 self.discovery.on_alive(sender, message)
             case MergeRequest():

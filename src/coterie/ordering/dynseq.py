@@ -66,11 +66,12 @@ class DynamicSequencer(OrderLayer):
     # ---- downwards
 
     def finish_turn(self) -> None:
-        is_sequencer = self.rank == 0
-        for safe, first, payloads, mark in self.backlog.packets(lambda: self.below.can_cast):
-            runs = [*self._take_unordered(), (0, 1)] if is_sequencer else []
-            order = Order(safe, runs, mark)
-            self._send(order, first, payloads, urgent=safe or self._unordered_is_safe)
+        if self.backlog:
+            is_sequencer = self.rank == 0
+            for safe, first, payloads, mark in self.backlog.packets(lambda: self.below.can_cast):
+                runs = [*self._take_unordered(), (0, 1)] if is_sequencer else []
+                order = Order(safe, runs, mark)
+                self._send(order, first, payloads, urgent=safe or self._unordered_is_safe)
         if self._unordered and self.below.can_cast:
             order = Order(safe=False, runs=self._take_unordered())
             self._send(order, 0, [], urgent=self._unordered_is_safe)
@@ -94,8 +95,9 @@ class DynamicSequencer(OrderLayer):
             raise BadMessage(f"not a sequencer's header: {error}") from None
         size = len(self.members)
         limit = 2 * size * self.context.settings.window_packets
-        if any(not (0 <= rank < size and 0 < count <= limit) for rank, count in order.runs):
-            raise BadMessage("an order of packets that cannot exist")
+        for rank, count in order.runs:
+            if not (0 <= rank < size and 0 < count <= limit):
+                raise BadMessage("an order of packets that cannot exist")
         return order
 
     def deliver(self, batches: list[Batch]) -> None:

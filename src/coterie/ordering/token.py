@@ -161,7 +161,7 @@ class RotatingToken(OrderLayer):
         ):
             raise BadMessage("a token that no view of ours can have")
         if token.hop <= self._hop:
-            self.below.send_direct(sender, _encoder.encode(TokenArrived(token.hop)))
+            self.below.send_direct([sender], _encoder.encode(TokenArrived(token.hop)))
         else:
             self._take(token)
 
@@ -204,7 +204,7 @@ class RotatingToken(OrderLayer):
         if self.rank == 0 and idle >= len(self.members):
             # It rests here; its last sender would otherwise believe it lost.
             self._token = token
-            self.below.send_direct(self.members[-1], _encoder.encode(TokenArrived(token.hop)))
+            self.below.send_direct([self.members[-1]], _encoder.encode(TokenArrived(token.hop)))
             return
         self._pass_to(self.members[(self.rank + 1) % len(self.members)], token)
 
@@ -222,7 +222,7 @@ class RotatingToken(OrderLayer):
         onward = Token(token.hop + 1, token.order, token.have, token.sent, token.wanted, token.idle)
         self._passed = (onward, member)
         self._passed_idle = token.idle
-        self.below.send_direct(member, _encoder.encode(onward))
+        self.below.send_direct([member], _encoder.encode(onward))
         self._watch_token()
 
     def _watch_token(self) -> None:
@@ -233,7 +233,7 @@ class RotatingToken(OrderLayer):
         if self._passed is not None:
             token, member = self._passed
             self.context.count("token.resent")
-            self.below.send_direct(member, _encoder.encode(token))
+            self.below.send_direct([member], _encoder.encode(token))
             self._watch_token()
 
     def _ask_for_token(self) -> None:
@@ -244,7 +244,7 @@ class RotatingToken(OrderLayer):
         if self.rank == 0:
             self._is_wanted = True
             return
-        self.below.send_direct(self.members[0], _encoder.encode(TokenWanted()))
+        self.below.send_direct([self.members[0]], _encoder.encode(TokenWanted()))
         wait = self.context.settings.token_resend
         self.context.set_timer("token wanted", wait, self._ask_for_token)
 

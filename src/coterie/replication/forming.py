@@ -218,13 +218,10 @@ class FormingViews(EngineLayer, Generic[F]):
     @property
     def role(self) -> Role:
         """What this replica may do at present."""
-        match self._phase:
-            case Phase.MINORITY:
-                return Role.MINORITY
-            case Phase.CONFIRMED:
-                return Role.PRIMARY if self._has_accepted else Role.LEARNER
-            case _:
-                return Role.FORMING
+        phase = self._phase
+        if phase is Phase.CONFIRMED:
+            return Role.PRIMARY if self._has_accepted else Role.LEARNER
+        return Role.MINORITY if phase is Phase.MINORITY else Role.FORMING
 
     # ---- a view begins and ends
 
@@ -375,7 +372,7 @@ class FormingViews(EngineLayer, Generic[F]):
 
     def _ask_donor(self, transfer: F) -> None:
         for request in transfer.requests():
-            self._send(transfer.donor, request)
+            self._send(request, transfer.donor)
         wait = self.context.settings.transfer_resend
         self.context.set_timer("transfer", wait, self._transfer_stalls)
 
@@ -397,7 +394,7 @@ class FormingViews(EngineLayer, Generic[F]):
     def _give_chunks(self) -> None:
         """Send the chunks that are encoded; the state may still be being encoded elsewhere."""
         for member, chunk in self._donor.ready_chunks():
-            self._send(member, chunk)
+            self._send(chunk, member)
         if self._donor.is_waited_for:
             self.context.set_timer("donate", ENCODER_POLL, self._give_chunks)
 
@@ -436,8 +433,8 @@ class FormingViews(EngineLayer, Generic[F]):
     def _cast(self, message: Credentials | Accept) -> None:
         self.below.cast([_encoder.encode(message)], mark=CONTROL)
 
-    def _send(self, member: Member, message: PrimaryMessage) -> None:
-        self.below.send_direct(member, _encoder.encode(message))
+    def _send(self, message: PrimaryMessage, *members: Member) -> None:
+        self.below.send_direct(members, _encoder.encode(message))
 
     def _report(self, kind: type, **fields: object) -> None:
         context = self.context

@@ -8,7 +8,7 @@ back after a short absence.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -40,6 +40,8 @@ class Log:
         self.contained: Vector = {}
         """The same up to `end`."""
         self._runs: list[Run] = []
+        self._ends: list[int] = []
+        """The last position of each run, to find one by."""
         self._sizes: list[int] = []
         self._bytes = 0
         self._bytes_max = bytes_max
@@ -53,6 +55,7 @@ class Log:
         self._sizes.append(size)
         self._bytes += size
         self.end = run.last_position
+        self._ends.append(self.end)
         self.contained[run.origin] = last_number(run)
 
     def settle(self, position: int) -> None:
@@ -61,22 +64,23 @@ class Log:
         self.settled = position
         forget = 0
         while self._bytes > self._bytes_max and forget < len(self._runs):
-            run = self._runs[forget]
-            if run.last_position > position:
+            if self._ends[forget] > position:
                 break
+            run = self._runs[forget]
             self._bytes -= self._sizes[forget]
             self.forgotten[run.origin] = last_number(run)
-            self.start = run.last_position
+            self.start = self._ends[forget]
             forget += 1
         if forget:
             del self._runs[:forget]
+            del self._ends[:forget]
             del self._sizes[:forget]
 
     def cut_off(self, position: int) -> None:
         """Drop everything above *position*, which is not below what is settled."""
         assert position >= self.settled, "an authoritative entry is never rolled back"
         kept = [run.up_to(position) for run in self._runs if run.position <= position]
-        self._runs, self._sizes, self._bytes = [], [], 0
+        self._runs, self._ends, self._sizes, self._bytes = [], [], [], 0
         self.end = self.start
         self.contained = dict(self.forgotten)
         for run in kept:
@@ -84,14 +88,14 @@ class Log:
 
     def reset(self, position: int, origins: Mapping[Member, int]) -> None:
         """Begin anew above a state taken over whole."""
-        self._runs, self._sizes, self._bytes = [], [], 0
+        self._runs, self._ends, self._sizes, self._bytes = [], [], [], 0
         self.start = self.end = self.settled = position
         self.forgotten = dict(origins)
         self.contained = dict(origins)
 
     def above(self, position: int) -> Iterator[Run]:
         """Give the entries above *position* that are kept, in order."""
-        index = bisect_left(self._runs, position + 1, key=lambda run: run.last_position)
+        index = bisect_right(self._ends, position)
         for index in range(index, len(self._runs)):  # noqa: B020 -- from there on
             yield self._runs[index].after(position)
 

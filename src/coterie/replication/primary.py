@@ -230,16 +230,11 @@ class PrimaryViews(FormingViews[Transfer]):
         if self._phase is not Phase.CONFIRMED or not self._has_accepted:
             return
         configuration = self._view.configuration
-        acks = sorted(
-            (
-                self._acks.get(member, 0)
-                for member in self._accepted_by
-                if member.id in configuration.members
-            ),
-            reverse=True,
-        )
-        if len(acks) >= configuration.majority:
-            self._settle(acks[configuration.majority - 1])
+        members, majority, get = configuration.members, configuration.majority, self._acks.get
+        acks = [get(member, 0) for member in self._accepted_by if member.id in members]
+        if len(acks) >= majority:
+            acks.sort(reverse=True)
+            self._settle(acks[majority - 1])
 
     def _settle(self, position: int) -> None:
         log = self.log
@@ -263,24 +258,25 @@ class PrimaryViews(FormingViews[Transfer]):
             self._acks[sender] = message.position
             self._settle_what_a_majority_has()
         if message.wants_answer and self._has_accepted:
-            self._send(sender, SettledUpTo(self.log.settled))
-            self._send(sender, AckEntries(self.log.end, wants_answer=False))
+            self._send(SettledUpTo(self.log.settled), sender)
+            self._send(AckEntries(self.log.end, wants_answer=False), sender)
 
     def finish_turn(self) -> None:
-        if self.below.is_stopped:
-            return
-        if self.role is Role.PRIMARY:
+        if self._waiting and self.role is Role.PRIMARY and not self.below.is_stopped:
             self._cast_waiting()
 
     def end_turn(self) -> None:
         # Not earlier: a sequencer orders at the end of its turn, and whoever proposed what it
         # ordered has a majority of three with the acknowledgement that comes with the order.
-        if self.below.is_stopped or self.role is not Role.PRIMARY:
+        if self.role is not Role.PRIMARY or self.below.is_stopped:
             return
-        speaks = self._has_cast or any(member != self.me for member in self._ack_to)
+        waiting = self._ack_to
+        speaks = self._has_cast or (bool(waiting) and waiting != [self.me])
         self._has_cast = False
-        self._acknowledge()
-        self._announce_settled(speaks=speaks)
+        if waiting:
+            self._acknowledge()
+        if self.log.settled > self._announced and self._view.members[0] == self.me:
+            self._announce_settled(speaks=speaks)
 
     def _cast_waiting(self) -> None:
         while self._waiting:
@@ -296,16 +292,18 @@ class PrimaryViews(FormingViews[Transfer]):
 
     def _acknowledge(self) -> None:
         """Tell the first member, and those who wait for their entries, what we have."""
-        if not self._ack_to:
-            return
         if not self._hurries:
             self._watch_settling()
             return
         waiting, self._ack_to = self._ack_to, []
-        message = AckEntries(self.log.end, wants_answer=False)
-        for member in self._view.members:
-            if member != self.me and (member in waiting or member == self._view.members[0]):
-                self._send(member, message)
+        members = self._view.members
+        told = [
+            member
+            for member in members
+            if member != self.me and (member in waiting or member == members[0])
+        ]
+        if told:
+            self._send(AckEntries(self.log.end, wants_answer=False), *told)
         self._watch_settling()
 
     def _announce_settled(self, *, speaks: bool) -> None:
@@ -315,8 +313,6 @@ class PrimaryViews(FormingViews[Transfer]):
         with the next thing to be said, or after a short while. Said at once it would cost every
         member a turn for every call, and the caller's answer would wait for the frames.
         """
-        if self._view.members[0] != self.me or self.log.settled <= self._announced:
-            return
         if self._hurries and not speaks:
             if not self.context.timer_is_set(ANNOUNCE):
                 wait = self.context.settings.announce_delay
@@ -329,9 +325,7 @@ class PrimaryViews(FormingViews[Transfer]):
         if self.role is not Role.PRIMARY or self.log.settled <= self._announced:
             return
         self._announced = self.log.settled
-        message = SettledUpTo(self.log.settled)
-        for member in self._view.members[1:]:
-            self._send(member, message)
+        self._send(SettledUpTo(self.log.settled), *self._view.members[1:])
 
     def _watch_settling(self) -> None:
         if not self.context.timer_is_set("primary ack"):
@@ -343,10 +337,8 @@ class PrimaryViews(FormingViews[Transfer]):
         """While something is not settled here, tell all what we have and ask what they have."""
         self._ack_to = []
         if self.role is Role.PRIMARY and self.log.settled < self.log.end:
-            message = AckEntries(self.log.end, wants_answer=True)
-            for member in self._view.members:
-                if member != self.me:
-                    self._send(member, message)
+            others = [member for member in self._view.members if member != self.me]
+            self._send(AckEntries(self.log.end, wants_answer=True), *others)
             self._watch_settling()
 
     # ---- transfer
@@ -361,7 +353,7 @@ class PrimaryViews(FormingViews[Transfer]):
                     self._settle(position)
             case FetchEntries():
                 if self._has_accepted:
-                    self._send(sender, self._donor.answer(message))
+                    self._send(self._donor.answer(message), sender)
             case FetchChunk():
                 self._donate(sender, message)
             case Entries() | StateOffer() | StateChunk():

@@ -269,7 +269,7 @@ class UnionViews(FormingViews[Gathering]):
                 # A member that has not accepted gives entries, but no state: it lacks something.
                 missing = self._donor.answer_missing(message, gives_state=self._has_accepted)
                 if missing is not None:
-                    self._send(sender, missing)
+                    self._send(missing, sender)
             case FetchChunk():
                 self._donate(sender, message)
             case Missing() | StateOffer() | StateChunk():
