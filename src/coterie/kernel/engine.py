@@ -152,12 +152,19 @@ class Role(enum.Enum):
 
     PRIMARY = "primary"
     """In a confirmed primary view, with the whole history: takes updates."""
+    BACKUP = "backup"
+    """Under **vsr**, in a view that another replica leads, with the whole history."""
     LEARNER = "learner"
     """In a primary view, but still fetching what it missed."""
     FORMING = "forming"
     """In a view that may become primary once a majority has accepted it."""
     MINORITY = "minority"
     """In a view without a majority: queries only."""
+
+    @property
+    def is_in_service(self) -> bool:
+        """Whether a replica with this role does its part."""
+        return self in {Role.PRIMARY, Role.BACKUP}
 
 
 class Status(msgspec.Struct, frozen=True):

@@ -86,6 +86,8 @@ class Process:
         self.incarnation = incarnation
         self.peers = tuple(sorted(peer for peer in peers if peer != id))
         self._known_peers = frozenset(self.peers)
+        self._reachable = set(self.peers)
+        """The peers, and guests: processes that are spoken with and not watched."""
         self.settings = settings
         self.detector = detector
         self.counters: dict[str, int] = {}
@@ -148,6 +150,20 @@ class Process:
             replica.finish_turn()
         return self._take_effects()
 
+    def admit(self, guest: ReplicaId) -> None:
+        """Have a process spoken with that is no peer, such as a client's; nobody watches it."""
+        self._reachable.add(guest)
+
+    def dismiss(self, guest: ReplicaId) -> None:
+        """Send nothing more to a guest."""
+        if guest not in self._known_peers:
+            self._reachable.discard(guest)
+
+    def guest_said(self, frame: Frame) -> None:
+        """Take what a guest says; inside a turn."""
+        for envelope in frame.envelopes:
+            self._hand_over(frame.process, envelope)
+
     def next_deadline(self) -> int | None:
         """Give the moment, on the driver's clock, at which a turn is due if nothing arrives."""
         if self._waiting_to_start or self._loopback or not self._started:
@@ -175,13 +191,13 @@ class Process:
         """
         encoded = _encoder.encode(message)
         for destination in destinations:
-            if destination not in self._known_peers:
+            if destination not in self._reachable:
                 if self.id in destinations:
                     self._loopback.append(Envelope(group, incarnation, [msgspec.Raw(encoded)]))
-                strangers = {*destinations} - self._known_peers - {self.id}
+                strangers = {*destinations} - self._reachable - {self.id}
                 if strangers:
                     self.count("process.messages_to_strangers", len(strangers))
-                destinations = [each for each in destinations if each in self._known_peers]
+                destinations = [each for each in destinations if each in self._reachable]
                 break
         self._outbox.add(destinations, group, incarnation, encoded)
 

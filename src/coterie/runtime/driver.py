@@ -60,6 +60,8 @@ class Driver:
         self.turns = 0
         self.turn_ended: list[Callable[[], None]] = []
         """Called after the effects of every turn are carried out."""
+        self.guests: dict[ReplicaId, Callable[[bytes], None]] = {}
+        """Where frames for processes go that the transport does not reach: clients, at a port."""
         self._recorder = recorder
         self._loop = loop
         self._transport: Transport | None = None
@@ -193,6 +195,8 @@ class Driver:
     def _send(self, frames: list[tuple[ReplicaId, bytes]]) -> None:
         transport = self._transport
         assert transport is not None
+        if self.guests:
+            frames = self._send_to_guests(frames)
         # The process gives equal frames as one object, sorted by destination.
         together: dict[int, tuple[list[ReplicaId], bytes]] = {}
         for destination, frame in frames:
@@ -204,6 +208,19 @@ class Driver:
         for destinations, frame in together.values():
             transport.multicast(destinations, frame)
         transport.flush()
+
+    def _send_to_guests(
+        self, frames: list[tuple[ReplicaId, bytes]]
+    ) -> list[tuple[ReplicaId, bytes]]:
+        """Hand frames for guests to them; give the others."""
+        others = []
+        for destination, frame in frames:
+            take = self.guests.get(destination)
+            if take is None:
+                others.append((destination, frame))
+            else:
+                take(frame)
+        return others
 
     def fail(self, error: Exception) -> None:
         """Stop for good, loudly, because of a bug that shows as *error*."""

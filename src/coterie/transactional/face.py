@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from coterie.kernel.errors import CoterieError, Refused
-from coterie.vsr.client import Fate, TransactionOver
+from coterie.vsr.client import Fate, Outcome, TransactionOver
 from coterie.vsr.courier import UnknownGroup
 from coterie.vsr.remote import NotRun
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from coterie.objects import Definition, Method
-    from coterie.vsr.client import Client, ClientTransaction, Outcome
+    from coterie.vsr.client import Client, ClientTransaction
     from coterie.vsr.executor import Completion
     from coterie.vsr.psets import Aid
 
@@ -62,8 +62,13 @@ class Turns:
         self._submit = submit
         self.definitions = definitions
 
-    async def do(self, what: Callable[[Client, Callable[[T], None]], None]) -> T:
-        """Have *what* done inside a turn, and wait for what it passes on."""
+    async def do(
+        self, what: Callable[[Client, Callable[[T], None]], None], deadline: float | None = None
+    ) -> T:
+        """Have *what* done inside a turn, and wait for what it passes on.
+
+        Raises `TimeoutError` if that takes longer than *deadline*, in seconds.
+        """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def then(result: T) -> None:
@@ -78,17 +83,24 @@ class Turns:
                     future.set_exception(error)
 
         self._submit(inside)
-        return await future
+        async with asyncio.timeout(deadline):
+            return await future
 
 
 class TransactionBlock:
-    """One transaction: its attributes are the groups."""
+    """One transaction: its attributes are the groups, as are its items: `t["eu-west"]`.
 
-    def __init__(self, turns: Turns, coordinator: str) -> None:
+    With a *deadline*, in seconds, each call and the end have an outcome within it.
+    """
+
+    def __init__(self, turns: Turns, coordinator: str, deadline: float | None = None) -> None:
         self._turns = turns
         self._coordinator = coordinator
+        self._deadline = deadline
         self._transaction: ClientTransaction | None = None
         self._is_over = False
+        self._doom = ""
+        """Why it can only be aborted."""
         self.outcome: Outcome | None = None
         """How it ended, once the block is left."""
 
@@ -99,9 +111,17 @@ class TransactionBlock:
         self._transaction = await self._turns.do(begin)
         return self
 
+    @property
+    def aid(self) -> Aid | None:
+        """The transaction's name, by which its outcome can be asked for; None before a call."""
+        return None if self._transaction is None else self._transaction.aid
+
     def __getattr__(self, group: str) -> Any:  # noqa: ANN401 -- it has the methods of a class
         if group.startswith("_"):
             raise AttributeError(group)
+        return self[group]
+
+    def __getitem__(self, group: str) -> Any:  # noqa: ANN401 -- it has the methods of a class
         definition = self._turns.definitions.get(group)
         if definition is None:
             known = ", ".join(sorted(self._turns.definitions))
@@ -118,8 +138,12 @@ class TransactionBlock:
             del client
             transaction.call(group, method.name, arguments, then)
 
-        outcome = await self._turns.do(call)
+        try:
+            outcome = await self._turns.do(call, self._deadline)
+        except TimeoutError:
+            outcome = NotRun(f"{group} did not answer within {self._deadline} s")
         if isinstance(outcome, NotRun):
+            self._doom = outcome.reason
             raise TransactionAborted(outcome.reason)
         if outcome.is_failure:
             raise CallFailed(msgspec.msgpack.decode(outcome.result, type=str))
@@ -134,18 +158,24 @@ class TransactionBlock:
         self._is_over = True
         transaction = self._transaction
         assert transaction is not None, "the block was entered"
-        reason = "" if error is None else f"{type(error).__name__}: {error}"
+        reason = self._doom if error is None else f"{type(error).__name__}: {error}"
+        is_commit = error is None and not self._doom
 
         def end(client: Client, then: Callable[[Outcome], None]) -> None:
             del client
             if transaction.outcome is not None:
                 then(transaction.outcome)  # it never began
-            elif error is None:
+            elif is_commit:
                 transaction.commit(then)
             else:
                 transaction.abort(reason, then)
 
-        self.outcome = await self._turns.do(end)
+        try:
+            self.outcome = await self._turns.do(end, self._deadline)
+        except TimeoutError:
+            # Whoever has asked for an abort needs no answer: nothing else can become of it.
+            fate = Fate.UNKNOWN if is_commit else Fate.ABORTED
+            self.outcome = Outcome(fate, transaction.aid, reason or "no answer by the deadline")
         if error is not None:
             return
         if self.outcome.fate is Fate.ABORTED:

@@ -78,7 +78,8 @@ class ClientTransaction:
         self.outcome: Outcome | None = None
         self._then: Callable[[Outcome], None] | None = None
         self._ending = False
-        self._early: list[Callable[[], None]] = []
+        self._early: list[tuple[Callable[[], None], Callable[[NotRun], None]]] = []
+        """What waits for the name: what to do when it is known, and when it never will be."""
         self._failed: NotRun | None = None
 
     @property
@@ -121,7 +122,7 @@ class ClientTransaction:
             assert self.remote is not None, "the transaction has its name"
             self.remote.call(group, method, arguments, note)
 
-        self._when_begun(make)
+        self._when_begun(make, then)
 
     def _why_not(self, group: str, arguments: bytes) -> str:
         if not self.client.courier.knows(group):
@@ -148,9 +149,9 @@ class ClientTransaction:
         if self.is_over:
             raise TransactionOver("this transaction is over: begin another one")
 
-    def _when_begun(self, what: Callable[[], None]) -> None:
+    def _when_begun(self, what: Callable[[], None], if_never: Callable[[NotRun], None]) -> None:
         if self.remote is None:
-            self._early.append(what)
+            self._early.append((what, if_never))
         else:
             what()
 
@@ -172,7 +173,7 @@ class ClientTransaction:
                 on_timeout=lambda: self._over(Outcome(Fate.UNKNOWN, remote.aid, "no answer")),
             )
 
-        self._when_begun(make)
+        self._when_begun(make, lambda _: None)
 
     # ---- what the client hears
 
@@ -182,13 +183,16 @@ class ClientTransaction:
             self.client.courier, self.client.settings, actor=self.client.actor, aid=aid
         )
         early, self._early = self._early, []
-        for each in early:
-            each()
+        for what, _ in early:
+            what()
 
     def not_begun(self) -> None:
         """Learn that no coordinator answered: nothing happened, and nothing will."""
-        self._early.clear()
-        self._over(Outcome(Fate.ABORTED, None, f"{self.coordinator} did not answer in time"))
+        reason = f"{self.coordinator} did not answer in time"
+        early, self._early = self._early, []
+        self._over(Outcome(Fate.ABORTED, None, reason))
+        for _, if_never in early:
+            if_never(NotRun(reason))
 
     def ended(self, message: Ending) -> None:
         """Learn how the transaction ended, or that it can only be aborted."""
@@ -229,6 +233,8 @@ class Client(Layer):
         self._count = 0
         self._beginning: dict[int, ClientTransaction] = {}
         self._transactions: dict[Aid, ClientTransaction] = {}
+        self._asked: dict[Aid, list[Callable[[Outcome], None]]] = {}
+        """Who wants to know how a transaction ended that is not in progress here."""
 
     def begin(self, coordinator: str) -> ClientTransaction:
         """Begin a transaction that *coordinator* is to commit; raises `UnknownGroup`."""
@@ -244,6 +250,33 @@ class Client(Layer):
             on_timeout=lambda: self._not_begun(number),
         )
         return transaction
+
+    def find_out(self, aid: Aid, then: Callable[[Outcome], None]) -> None:
+        """Ask how a transaction ended, of whomever; raises `UnknownGroup`.
+
+        One that is not decided yet is aborted by the question, so that there is an answer.
+        """
+        message = End(self.actor, aid, False, (), (), "somebody asked how it ended")  # noqa: FBT003
+
+        def no_answer() -> None:
+            asked = self._asked.pop(aid, [])
+            for each in asked:
+                each(Outcome(Fate.UNKNOWN, aid, f"{aid.group} did not answer in time"))
+
+        self._asked.setdefault(aid, []).append(then)
+        self.courier.ask(
+            ("find out", aid),
+            aid.group,
+            lambda _: message,
+            patience=self.settings.outcome_patience,
+            on_timeout=no_answer,
+        )
+
+    def _found_out(self, message: Ending) -> None:
+        fate = Fate.COMMITTED if message.committed else Fate.ABORTED
+        self.courier.done(("find out", message.aid))
+        for then in self._asked.pop(message.aid, []):
+            then(Outcome(fate, message.aid, message.reason))
 
     def _not_begun(self, number: int) -> None:
         transaction = self._beginning.pop(number, None)
@@ -285,6 +318,8 @@ class Client(Layer):
         """Primaries are found by asking, not by the failure detector."""
 
     def _on_news(self, message: Reply | CallRefused | Ending) -> None:
+        if isinstance(message, Ending) and message.aid in self._asked:
+            self._found_out(message)
         transaction = self._transactions.get(message.aid)
         if transaction is None or transaction.remote is None:
             return
