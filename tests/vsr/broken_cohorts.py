@@ -12,14 +12,14 @@ from coterie.kernel.records import InvitationAccepted, InvitationsMade
 from coterie.vsr.buffer import Buffer
 from coterie.vsr.cohort import Cohort, Status
 from coterie.vsr.manager import Manager
-from coterie.vsr.messages import Ack, Events, NewView
+from coterie.vsr.messages import Ack, Events, Invite, NewView
 from coterie.vsr.module import remember
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coterie.kernel.records import Record, VsrRecord
-    from coterie.kernel.views import Member, ViewId, Viewstamp
+    from coterie.kernel.views import Member, Viewstamp
     from coterie.vsr import Memory
     from coterie.vsr.formation import Response
 
@@ -85,10 +85,10 @@ class PromisesNothing(Cohort):
 class AcceptsAnything(Cohort):
     """Accepts invitations to lower views than it has promised."""
 
-    def _on_invite(self, sender: Member, view: ViewId) -> None:
-        if self.cur_viewid < view < self.max_viewid:
+    def _on_invite(self, sender: Member, message: Invite) -> None:
+        if self.cur_viewid < message.view < self.max_viewid:
             self.max_viewid = self.cur_viewid
-        super()._on_invite(sender, view)
+        super()._on_invite(sender, message)
 
 
 class ComesBackIntoTheSameView(Cohort):

@@ -59,9 +59,11 @@ def test_the_invitation_round_is_one_round_when_the_manager_leads() -> None:
 
 def test_otherwise_one_more_message_is_needed() -> None:
     table = in_first_view(Table())
+    table.gone = {"a"}  # so the others believe
     table["c"].manage()
     table.deliver(kinds=(Invite, Accept), losing=False)
     assert table["c"].status is Status.UNDERLING
+    table.gone = set()
     assert table.deliver(kinds=(InitView,), losing=False) == 1
     assert table["a"].is_primary  # the old primary is preferred
     table.deliver()
@@ -162,6 +164,7 @@ def test_who_has_accepted_a_new_view_knows_nothing_more_of_the_old_one(
     kind: type[Cohort], problems: set[str]
 ) -> None:
     table = in_first_view(Table("acb", kind=kind))
+    table.gone = {"a"}
     table["c"].manage()
     table.deliver(among="bc", kinds=(Invite,), losing=False)
     accepted = table.mail
@@ -169,7 +172,6 @@ def test_who_has_accepted_a_new_view_knows_nothing_more_of_the_old_one(
     told = table.force("a", b"too late")
     table.deliver(among="ab")
     assert bool(told) is bool(problems)
-    table.gone = {"a"}
     table.mail = accepted
     table.deliver(among="bc")
     assert table["c"].is_primary
@@ -244,6 +246,34 @@ def test_who_promised_more_is_brought_back_by_a_new_view() -> None:
     table.deliver()
     assert {table[name].cur_viewid for name in "abc"} == {table["a"].max_viewid}
     assert table["a"].is_primary
+    assert not table.problems()
+
+
+def test_a_backup_whose_primary_is_well_declines_until_the_inviter_has_heard_from_it() -> None:
+    """Whoever is cut off from the primary does not call the others away from it."""
+    table = in_first_view(Table())
+    table["c"].manage()
+    table.deliver(among="bc")
+    assert table["b"].is_active
+    assert table["b"].max_viewid == ViewId(1, "a", 1)
+    table.fire("c", "vsr invite")
+    table.deliver()
+    # The primary has accepted, so that the view is over: now the inviter insists.
+    assert table["a"].is_primary
+    assert {table[name].cur_viewid for name in "abc"} == {ViewId(2, "c", 1)}
+    assert not table.problems()
+
+
+def test_an_invitation_that_was_declined_is_followed_when_the_primary_is_lost() -> None:
+    table = in_first_view(Table())
+    table["c"].manage()
+    table.deliver(among="bc")
+    table.gone = {"a"}
+    table["b"].reachability_changed(["a"])
+    table.deliver(among="bc")
+    assert table["b"].is_primary
+    assert table["c"].is_active
+    assert table["b"].cur_viewid == ViewId(2, "c", 1)
     assert not table.problems()
 
 

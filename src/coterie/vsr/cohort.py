@@ -10,7 +10,8 @@ Decisions where the paper leaves room (4.1), and departures from it:
 - A view change happens when the primary is lost. A primary takes cohorts that come back into its
   view, and leaves out those that are gone, by itself; one that has lost its majority stops
   serving, and serves again if the majority comes back before a view change.
-- A cohort cut off from a primary that others still hear, a majority in all, changes nothing.
+- A cohort cut off from a primary that others still hear, a majority in all, changes nothing
+  (`lookout.py`).
 - A cohort that has just started waits a while to be taken in before it invites others.
 - Whoever has promised a higher view than the one it is told of says so, and the primary then
   forms a new view itself: one round, and nothing is lost.
@@ -40,12 +41,14 @@ from coterie.vsr.buffer import Buffer
 from coterie.vsr.catch_up import CatchUp, Donor
 from coterie.vsr.formation import Response
 from coterie.vsr.log import Log
+from coterie.vsr.lookout import Lookout
 from coterie.vsr.manager import Manager
 from coterie.vsr.messages import (
     Accept,
     Ack,
     CohortMessage,
     CohortView,
+    Declined,
     Events,
     FetchChunks,
     FetchEvents,
@@ -63,12 +66,11 @@ if TYPE_CHECKING:
     from coterie.kernel.clock import Duration
     from coterie.kernel.layers import Context
     from coterie.kernel.records import Record
-    from coterie.kernel.views import Member, ReplicaId, ViewId
+    from coterie.kernel.views import Member, ViewId
     from coterie.vsr.module import Memory, Module
     from coterie.vsr.settings import VsrSettings
 
 _AWAIT = "vsr await"
-_LOST = "vsr lost primary"
 
 _decoder: msgspec.msgpack.Decoder[CohortMessage] = msgspec.msgpack.Decoder(CohortMessage)
 
@@ -110,10 +112,9 @@ class Cohort(Layer):
         self._catch_up: CatchUp | None = None
         self._donor = Donor(self)
         self._owes_ack = False
-        self._primary_restarted = False
         self._forced = -1
         """What this backup has heard to be forced in its view."""
-        self._others = [id for id in context.configuration.members if id != self.me.id]
+        self._lookout = Lookout(self)
         module.attach(self)
         if memory.history:
             self._recall(memory)
@@ -157,7 +158,7 @@ class Cohort(Layer):
         if not isinstance(message, CohortMessage):
             self.module.receive(sender, message)
             return
-        if sender.id not in self._others:
+        if sender.id not in self.context.configuration.members or sender.id == self.me.id:
             raise BadMessage("only cohorts of a group take part in its views")
         match message:
             case Events():
@@ -165,10 +166,12 @@ class Cohort(Layer):
             case Ack(view=view):
                 if self.buffer is not None and view == self.cur_viewid:
                     self.buffer.on_ack(sender, message)
-            case Invite(view=view):
-                self._on_invite(sender, view)
+            case Invite():
+                self._on_invite(sender, message)
             case Accept():
                 self._manager.on_accept(sender, message)
+            case Declined():
+                self._manager.on_declined(sender, message)
             case InitView(view=view):
                 self._on_init_view(view)
             case NewView():
@@ -190,9 +193,7 @@ class Cohort(Layer):
             self._adjust_members()
             self.buffer.resume()
         elif self.status is Status.ACTIVE:
-            self._primary_restarted |= self.cur_view.primary.id in restarted
-            if self._has_lost_primary():
-                self._look_after_primary()
+            self._lookout.reachability_changed(set(restarted))
         self._manager.reachability_changed()
 
     def finish_turn(self) -> None:
@@ -211,6 +212,11 @@ class Cohort(Layer):
     def is_primary(self) -> bool:
         """Whether this cohort is the active primary of its view."""
         return self.buffer is not None
+
+    @property
+    def is_backup(self) -> bool:
+        """Whether this cohort is active in a view that another one leads."""
+        return self.status is Status.ACTIVE and self.buffer is None
 
     @property
     def is_active(self) -> bool:
@@ -240,7 +246,7 @@ class Cohort(Layer):
     @property
     def is_serving(self) -> bool:
         """Whether work begun here now has a chance: an active primary that hears a majority."""
-        return self.buffer is not None and self._reaches_majority()
+        return self.buffer is not None and self._lookout.reaches_majority()
 
     def add(self, event: bytes) -> Viewstamp:
         """Perform an event here, and have the backups told; give its viewstamp."""
@@ -285,13 +291,19 @@ class Cohort(Layer):
         self.highest = view.number
         self.seen = max(self.seen, view)
 
-    def _on_invite(self, sender: Member, view: ViewId) -> None:
+    def _on_invite(self, sender: Member, message: Invite) -> None:
+        view = message.view
         if view < self.max_viewid:
             self.context.send([sender.id], Superseded(self.max_viewid))
-            return
-        if view == self.cur_viewid:
-            return
-        # An equal view is a duplicate; the answer to the first may have been lost.
+        elif view == self.cur_viewid:
+            pass
+        elif self.is_backup and not message.insists and self._lookout.declines(sender, view):
+            self.context.send([sender.id], Declined(view, self.cur_view.primary))
+        else:
+            self.accept_invitation(sender, view)
+
+    def accept_invitation(self, sender: Member, view: ViewId) -> None:
+        """Accept, also once more: the answer to the first of equal invitations may be lost."""
         if view > self.max_viewid:
             self._accept(view)
             self.await_view()
@@ -314,9 +326,9 @@ class Cohort(Layer):
     def _leave_view(self) -> None:
         """Stop being active, a manager, or on the way into a view."""
         self._manager.stop()
+        self._lookout.stop()
         self._catch_up = None
-        for timer in (_AWAIT, _LOST):
-            self.context.cancel_timer(timer)
+        self.context.cancel_timer(_AWAIT)
         if self.buffer is not None:
             self.buffer.close()
             self.buffer = None
@@ -337,7 +349,7 @@ class Cohort(Layer):
         self.context.set_timer(_AWAIT, cast("Duration", wait), self._tired_of_waiting)
 
     def _tired_of_waiting(self) -> None:
-        if self._reaches_majority():
+        if self._lookout.reaches_majority():
             self.manage()
         else:
             # Alone one can form no view: to promise higher and higher ones would only disturb
@@ -416,15 +428,14 @@ class Cohort(Layer):
         if self.cur_viewid != view.id or self.status is not Status.ACTIVE:
             self._enter(view)
         self._owes_ack = True
-        if self._has_lost_primary():
-            self._look_after_primary()
+        self._lookout.look()
 
     def _enter(self, view: CohortView) -> None:
         self.promise(view.id)
         self.cur_view = view
         self.cur_viewid = view.id
         self.status = Status.ACTIVE
-        self._primary_restarted = False
+        self._lookout.begin()
         self._forced = -1
         self.report(
             ViewStarted,
@@ -459,6 +470,9 @@ class Cohort(Layer):
                 self._catch_up = CatchUp(self, self.cur_view, history, up_to=up_to)
                 self._catch_up.begin()
             self._owes_ack = True
+        elif self.status is Status.ACTIVE and message.view < self.cur_viewid:
+            # It still hears a majority, perhaps, and does not know that this one is lost to it.
+            self.context.send([sender.id], Superseded(self.max_viewid))
 
     def learn(self, message: Events) -> bool:
         """Perform events that follow what is known here; False if something is missing."""
@@ -496,49 +510,3 @@ class Cohort(Layer):
         if ordered != self.cur_view.members:
             self.cur_view = replace(self.cur_view, members=ordered)
             self.report(MembersChanged, view=self.cur_viewid, members=ordered)
-
-    # ---- losing the primary
-
-    def _reaches_majority(self) -> bool:
-        reached = {id for id in self._others if self.context.reaches(id)}
-        return self.context.configuration.has_majority(reached | {self.me.id})
-
-    def _has_lost_primary(self) -> bool:
-        """Whether the primary is out of reach here, and nowhere with a majority as far as known."""
-        primary = self.cur_view.primary.id
-        if self._primary_restarted:
-            return True
-        if self.context.reaches(primary):
-            return False
-        in_touch: set[ReplicaId] = {
-            id
-            for id in self._others
-            if id != primary and self.context.reaches(id) and self.context.in_touch(id, primary)
-        }
-        return not self.context.configuration.has_majority(in_touch | {primary})
-
-    def _look_after_primary(self) -> None:
-        """Become a manager if all cohorts of higher priority seem to be inaccessible (4.1)."""
-        if self.context.timer_is_set(_LOST):
-            return
-        members = self.context.configuration.members
-        before = [
-            id
-            for id in members[: members.index(self.me.id)]
-            if id != self.cur_view.primary.id and self.context.reaches(id)
-        ]
-        if not before and self._reaches_majority():
-            self.manage()
-            return
-        wait = (len(before) or 1) * self.settings.manager_stagger
-        self.context.set_timer(_LOST, cast("Duration", wait), self._primary_still_lost)
-
-    def _primary_still_lost(self) -> None:
-        if self.status is not Status.ACTIVE or self.buffer is not None:
-            return
-        if not self._has_lost_primary():
-            return
-        if self._reaches_majority():
-            self.manage()
-        else:
-            self._look_after_primary()

@@ -110,7 +110,7 @@ class Coordinator:
         ended = self._state.decision(aid)
         if ended is not None or aid in self._read_only:
             if ended is not None and not ended.committed:
-                self._tell_aborted(aid, message.groups, ended.reason)
+                self._tell_aborted_when_sure(aid, message.groups, ended)
             self._tell_when_sure(aid, sender, message.actor)
         elif aid in self._votes:
             return
@@ -273,13 +273,28 @@ class Coordinator:
         for group in groups:
             self._courier.tell(group, Abort(self._server.group, aid, reason))
 
+    def _tell_aborted_when_sure(self, aid: Aid, groups: tuple[str, ...], ended: Ended) -> None:
+        """Tell participants of an abort that may be this primary's guess, once it is forced.
+
+        Where the transaction began, it may still be active, and that cohort may come to lead again.
+        """
+        self._server.cohort.force_to(
+            ended.vs, lambda: self._tell_aborted(aid, groups, ended.reason)
+        )
+
     # ---- queries, section 3.4
 
     def on_query(self, sender: Member, message: Query) -> None:
         """Answer what became of a transaction, once that is sure."""
         aid = message.aid
+        if aid in self._read_only:
+            # There is nothing to install anywhere, so that nobody can be told wrong; who asks has
+            # forgotten its vote, and still holds the read locks.
+            answer = Answer(self._server.group, aid, committed=True, calls=(), reason="")
+            self._server.send(sender, message.actor, answer)
+            return
         if self._state.decision(aid) is None:
-            if aid in self._active or aid in self._read_only or not self._may_forget(aid):
+            if aid in self._active or not self._may_forget(aid):
                 return
             self._abort(aid, (), _FORGOTTEN)
         ended = self._state.ended[aid]

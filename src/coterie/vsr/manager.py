@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from coterie.kernel.clock import Duration
     from coterie.kernel.views import Member, ReplicaId
     from coterie.vsr.cohort import Cohort
-    from coterie.vsr.messages import Accept
+    from coterie.vsr.messages import Accept, Declined
 
 _MANAGE = "vsr manage"
 _INVITE = "vsr invite"
@@ -27,6 +27,8 @@ class Manager:
         self._context = cohort.context
         self._settings = cohort.settings
         self._responses: dict[ReplicaId, Response] = {}
+        self._loyal: dict[ReplicaId, ReplicaId] = {}
+        """Who declined, and to which primary it is loyal."""
         self._view: ViewId | None = None
         self._formed: CohortView | None = None
         self._has_told_catastrophe = False
@@ -35,6 +37,7 @@ class Manager:
         """Manage nothing any more."""
         self._view = self._formed = None
         self._responses = {}
+        self._loyal = {}
         self._context.cancel_timer(_MANAGE)
         self._context.cancel_timer(_INVITE)
 
@@ -47,6 +50,7 @@ class Manager:
         self._view = view
         self._formed = None
         self._responses = {me.id: cohort.response()}
+        self._loyal = {}
         self._context.set_timer(_MANAGE, self._settings.manager_patience, self._time_is_up)
         self._invite()
         self._form_if_all_answered()
@@ -57,9 +61,21 @@ class Manager:
             for id in self._context.configuration.members
             if id not in self._responses and id != self._cohort.me.id
         ]
-        if self._view is not None and silent:
-            self._context.send(silent, Invite(self._view))
-            self._context.set_timer(_INVITE, self._settings.resend, self._invite)
+        if self._view is None or not silent:
+            return
+        bound = self._bound_to_come()
+        free = [id for id in silent if id not in bound]
+        self._context.send(free, Invite(self._view))
+        self._context.send(bound, Invite(self._view, insists=True))
+        self._context.set_timer(_INVITE, self._settings.resend, self._invite)
+
+    def _bound_to_come(self) -> list[ReplicaId]:
+        """Who declined for the sake of a primary that has left its view, or its life, by now."""
+        return [
+            id
+            for id, primary in self._loyal.items()
+            if primary in self._responses and id not in self._responses
+        ]
 
     def on_accept(self, sender: Member, message: Accept) -> None:
         """Take an acceptance."""
@@ -67,7 +83,15 @@ class Manager:
             self._responses[sender.id] = Response(
                 sender, message.crashed, message.known, message.was_primary
             )
+            if sender.id in self._loyal.values():
+                self._context.send(self._bound_to_come(), Invite(self._view, insists=True))
             self._form_if_all_answered()
+
+    def on_declined(self, sender: Member, message: Declined) -> None:
+        """Learn that a cohort sees no need for a view change."""
+        if message.view == self._view and self._formed is None:
+            self._loyal[sender.id] = message.primary.id
+            self._context.send(self._bound_to_come(), Invite(self._view, insists=True))
 
     def reachability_changed(self) -> None:
         """Learn that somebody that was waited for may be gone."""

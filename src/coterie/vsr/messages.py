@@ -33,6 +33,8 @@ class Invite(_Message, tag=1, frozen=True):
     """Join the view that I am forming."""
 
     view: ViewId
+    insists: bool = False
+    """I have heard from the primary whom you named: your view is over."""
 
 
 class Accept(_Message, tag=2, frozen=True):
@@ -66,6 +68,14 @@ class Superseded(_Message, tag=5, frozen=True):
     """I have promised a higher view than the one you speak of."""
 
     highest: ViewId
+
+
+class Declined(_Message, tag=12, frozen=True):
+    """I stay in my view, whose primary has a majority."""
+
+    view: ViewId
+    """The one I was invited to."""
+    primary: Member
 
 
 # ---- the communication buffer
@@ -132,6 +142,7 @@ CohortMessage = (
     | InitView
     | NewView
     | Superseded
+    | Declined
     | Events
     | Ack
     | FetchEvents
