@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from coterie.kernel.views import ReplicaId, ViewId, Viewstamp
-from coterie.vsr.psets import Aid, CallId, Pset
+from coterie.vsr.psets import Aid, CallId, Progress, Pset
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -44,6 +44,8 @@ class Call(_Message, tag=34, frozen=True):
     arguments: bytes
     given_up: tuple[CallId, ...]
     """Calls that are no part of the transaction any more: forget what they did."""
+    progress: Progress
+    """Which other calls of the transaction may be running: they must not see each other's work."""
 
 
 class Reply(_Message, tag=35, frozen=True):

@@ -9,8 +9,8 @@ from coterie.vsr.courier import UnknownGroup
 from coterie.vsr.events import CallsGivenUp, CompletedCall, encode_event
 from coterie.vsr.executor import Completion
 from coterie.vsr.gstate import Transaction
-from coterie.vsr.locks import Locks, Mode
-from coterie.vsr.psets import Pair, is_within
+from coterie.vsr.locks import Locks, Mode, Owner
+from coterie.vsr.psets import Pair, is_within, number_of
 from coterie.vsr.remote import NotRun, RemoteCalls
 from coterie.vsr.running import Blocked, RunningCall
 
@@ -46,11 +46,18 @@ class Calls:
             self._hold(aid, transaction)
 
     def _hold(self, aid: Aid, transaction: Transaction) -> None:
-        for kept in transaction.calls.values():
+        for call, kept in transaction.calls.items():
+            owner = Owner(aid, call)
             for read in kept.record.reads:
-                self.locks.grant(aid, read.name, Mode.READ)
+                self.locks.grant(owner, read.name, Mode.READ)
             for write in kept.record.writes:
-                self.locks.grant(aid, write.name, Mode.WRITE)
+                self.locks.grant(owner, write.name, Mode.WRITE)
+            self._settle(owner)
+
+    def _settle(self, owner: Owner) -> None:
+        """Pass on the locks of a call that is complete, if it is no part of one that may not be."""
+        if "." not in owner.call:
+            self.locks.inherit(owner)
 
     def stop(self) -> None:
         """Forget all calls in progress."""
@@ -64,6 +71,7 @@ class Calls:
 
     def on_call(self, caller: Member, message: Call) -> None:
         """Take a call that is for this view."""
+        number_of(message.call)
         aid, id = message.aid, (message.aid, message.call)
         if aid in self._state.ended:
             self._refuse(caller, message, "the transaction has ended")
@@ -80,6 +88,9 @@ class Calls:
         running = self._running.get(id)
         if running is not None:
             running.caller = caller
+            if running.message.progress != message.progress:
+                running.learn(message)
+                self.free()
             return
         reason = self._why_not(message)
         if reason:
@@ -92,6 +103,7 @@ class Calls:
             aid=aid,
             prefix=f"{message.call}.",
             given_up=message.given_up,
+            progress=message.progress,
         )
         running = RunningCall(message, caller, self._state, self.locks, remote)
         self._running[id] = running
@@ -120,6 +132,11 @@ class Calls:
         for aid, call in list(self._running):
             if aid == message.aid and any(is_within(call, each) for each in news):
                 self._drop(self._running[aid, call])
+        kept = [] if transaction is None else list(transaction.calls)
+        for call in kept:
+            if any(is_within(call, each) for each in news):
+                self.locks.release_call(Owner(message.aid, call))
+        self.free()
         self._server.add(CallsGivenUp(message.aid, news))
 
     # ---- running
@@ -179,14 +196,17 @@ class Calls:
             completion.is_failure,
             self.pset_of(running),
         )
-        size = len(encode_event(event))
+        data = encode_event(event)
+        size = len(data)
         if size > self._server.settings.event_bytes_max:
             reason = f"its reads, writes and result take {size} bytes (event_bytes_max)"
             self._give_back(running, reason)
             return
         del self._running[running.aid, message.call]
-        self._server.add(event)
+        self._server.add(event, data)
         self._server.touch(running.aid)
+        self._settle(running.owner)
+        self.free()
         kept = self._state.transactions[running.aid].calls[message.call]
         self._reply(running.caller, message.actor, kept)
 
@@ -226,7 +246,7 @@ class Calls:
         if running.waits_since is None:
             running.waits_since = self._server.context.now
         running.waits_for = blocked
-        circle = self.locks.wait(running.aid, blocked.name, blocked.mode)
+        circle = self.locks.wait(running.owner, blocked.name, blocked.mode)
         if circle:
             others = ", ".join(str(each) for each in circle[1:])
             self._give_back(running, f"deadlock over {blocked.name!r} with {others}")
@@ -243,9 +263,10 @@ class Calls:
                 blocked = running.waits_for
                 if blocked is None or self._running.get(id) is not running:
                     continue
-                if not self.locks.in_the_way(running.aid, blocked.name, blocked.mode):
+                progress = running.message.progress
+                if self.locks.is_free(running.owner, blocked.name, blocked.mode, progress):
                     running.waits_for = None
-                    self.locks.stop_waiting(running.aid, blocked.name)
+                    self.locks.stop_waiting(running.owner, blocked.name)
                     self._run(running)
 
     def sweep(self) -> None:
@@ -261,9 +282,9 @@ class Calls:
                 continue
             holders = self.locks.in_the_way(running.aid, blocked.name, blocked.mode)
             if now - running.waits_since > patience:
-                names = ", ".join(str(each) for each in holders)
+                names = ", ".join(map(str, holders)) or "another call of the transaction"
                 self._give_back(running, f"waited too long for {blocked.name!r}, held by {names}")
-            else:
+            elif holders:
                 message = WaitsFor(server.group, running.aid, tuple(holders))
                 server.courier.tell(running.aid.group, message)
 
@@ -286,7 +307,7 @@ class Calls:
         running.remote.cancel()
         running.unwind()
         if running.waits_for is not None:
-            self.locks.stop_waiting(running.aid, running.waits_for.name)
+            self.locks.stop_waiting(running.owner, running.waits_for.name)
         self._running.pop((running.aid, running.message.call), None)
         self.free()
 

@@ -127,7 +127,7 @@ class Cohort(Layer):
         for span in memory.spans:
             if span.view != self.log.last.view:
                 self.log.begin_view(span.view)
-            self.module.perform(self.log.append(span.events), span.events)
+            self.module.perform(self.log.append(span.events), self.module.read(span.events))
         self.log.recall(memory.history)
 
     def checkpoint(self) -> CohortCheckpoint:
@@ -231,7 +231,7 @@ class Cohort(Layer):
     @property
     def reaches_majority(self) -> bool:
         """Whether this cohort and those it hears are a majority."""
-        return self._reaches_majority()
+        return self._lookout.reaches_majority()
 
     @property
     def forced(self) -> int:
@@ -248,13 +248,16 @@ class Cohort(Layer):
         """Whether work begun here now has a chance: an active primary that hears a majority."""
         return self.buffer is not None and self._lookout.reaches_majority()
 
-    def add(self, event: bytes) -> Viewstamp:
-        """Perform an event here, and have the backups told; give its viewstamp."""
+    def add(self, data: bytes, event: object = None) -> Viewstamp:
+        """Perform an event here, and have the backups told; give its viewstamp.
+
+        *event* is what the module would read in *data*, if it has that at hand.
+        """
         assert self.buffer is not None, "only an active primary adds events"
-        known = self.log.append([event])
-        self.report(EventsKnown, view=known.view, first=known.number, events=[event])
-        self.module.perform(known, [event])
-        self.buffer.added(known.number, len(event))
+        known = self.log.append([data])
+        self.report(EventsKnown, view=known.view, first=known.number, events=[data])
+        self.module.perform(known, self.module.read([data]) if event is None else [event])
+        self.buffer.added(known.number, len(data))
         return known
 
     def force_to(self, viewstamp: Viewstamp, then: Callable[[], None]) -> None:
@@ -483,9 +486,11 @@ class Cohort(Layer):
             return message.of < last.view
         events = message.events[last.number + 1 - message.first :]
         if events:
+            # Read first: what cannot be read must not be known.
+            read = self.module.read(events)
             known = self.log.append(events)
             self.report(EventsKnown, view=known.view, first=last.number + 1, events=events)
-            self.module.perform(known, events)
+            self.module.perform(known, read)
         return True
 
     def done_catching_up(self) -> None:

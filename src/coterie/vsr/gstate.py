@@ -21,7 +21,6 @@ from coterie.vsr.events import (
     CompletedCall,
     Done,
     Part,
-    decode_event,
 )
 from coterie.vsr.psets import Aid, CallId, is_within
 
@@ -103,12 +102,8 @@ class GroupState:
 
     # ---- events
 
-    def perform(self, known: Viewstamp, events: Sequence[bytes]) -> None:
-        """Change the state by events, of which the last stands at *known*."""
-        for number, data in enumerate(events, known.number - len(events) + 1):
-            self._perform(decode_event(data), Viewstamp(known.view, number))
-
-    def _perform(self, event: Event, vs: Viewstamp) -> None:
+    def perform(self, vs: Viewstamp, event: Event) -> None:
+        """Change the state by an event, which stands at *vs*."""
         aid = event.aid
         match event:
             case CompletedCall(call=call):

@@ -70,7 +70,10 @@ class Module(Protocol):
     def attach(self, cohort: Cohort) -> None:
         """Learn which cohort this is the module of."""
 
-    def perform(self, known: Viewstamp, events: Sequence[bytes]) -> None:
+    def read(self, events: Sequence[bytes]) -> Sequence[Any]:
+        """Read events. Raises `BadMessage` if one of them is none."""
+
+    def perform(self, known: Viewstamp, events: Sequence[Any]) -> None:
         """Change the state by events; *known* is where the last of them stands."""
 
     def snapshot(self) -> Iterator[bytes]:

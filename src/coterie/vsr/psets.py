@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coterie.kernel.errors import BadMessage
 from coterie.kernel.views import ViewId, Viewstamp
 from coterie.vsr.log import covers
 
@@ -26,6 +27,19 @@ class Aid(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
 
     def __str__(self) -> str:
         return f"{self.group}/{self.view}/{self.number}"
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far a client has come with the calls of a transaction when it sends one of them."""
+
+    begun: int
+    """How many it has begun; they are numbered from 1."""
+    running: tuple[int, ...] = ()
+    """Which of these have no answer yet, and are not given up."""
+
+    def is_over(self, number: int) -> bool:
+        """Say whether a call is known to be over, with all that it called."""
+        return number <= self.begun and number not in self.running
 
 
 class Pair(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -65,3 +79,14 @@ def vs_max(pset: Iterable[Pair], group: str) -> Viewstamp:
 def is_within(call: CallId, given_up: CallId) -> bool:
     """Say whether a call is, or was made by, one that was given up."""
     return call == given_up or call.startswith(f"{given_up}.")
+
+
+_DIGITS_MAX = 15
+
+
+def number_of(call: CallId) -> int:
+    """Give the number of the client's call that a call is, or is a part of."""
+    head = call.partition(".")[0]
+    if not head.isdecimal() or len(head) > _DIGITS_MAX:
+        raise BadMessage("calls are numbered")
+    return int(head)

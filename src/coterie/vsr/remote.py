@@ -5,6 +5,9 @@ same id, and runs there once. If the view changes before the answer comes, nobod
 it ran: the caller then gives the call up, with all that it may have called, and makes it anew under
 another id. All later calls, and the calls they make, carry what was given up, so that nothing of
 it is seen; and only calls in the pset are installed.
+
+Calls of one transaction may run at the same time. Each carries which others may be running, so that
+a group keeps them apart (`locks.py`); when it is sent again, it carries what is so by then.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.vsr.calling import Call
 from coterie.vsr.executor import Completion
-from coterie.vsr.psets import Pair
+from coterie.vsr.psets import Pair, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +46,7 @@ class RemoteCalls:
         aid: Aid,
         prefix: str = "",
         given_up: tuple[CallId, ...] = (),
+        progress: Progress | None = None,
     ) -> None:
         self._courier = courier
         self._settings = settings
@@ -50,6 +54,8 @@ class RemoteCalls:
         self.aid = aid
         self._prefix = prefix
         self.given_up: list[CallId] = list(given_up)
+        self.progress = progress
+        """What the client has told of itself; None if this is the client."""
         self.pset: set[Pair] = set()
         self.groups: list[str] = []
         """All groups that were called, also in vain."""
@@ -72,7 +78,8 @@ class RemoteCalls:
         given_up = tuple(self.given_up)
 
         def make(view: ViewId) -> Call:
-            return Call(self._actor, view, self.aid, call, method, arguments, given_up)
+            progress = self.progress or Progress(self._count, tuple(map(int, self._waiting)))
+            return Call(self._actor, view, self.aid, call, method, arguments, given_up, progress)
 
         def moved() -> None:
             if self._waiting.pop(call, None) is not None:

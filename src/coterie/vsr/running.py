@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.vsr.events import Read, Write
-from coterie.vsr.locks import Mode
+from coterie.vsr.locks import Mode, Owner
 
 if TYPE_CHECKING:
     from coterie.kernel.clock import Instant
@@ -43,6 +43,7 @@ class RunningCall:
     ) -> None:
         self.message = message
         self.aid = message.aid
+        self.owner = Owner(message.aid, message.call)
         self.caller = caller
         """The process that asked last."""
         self.remote = remote
@@ -53,7 +54,6 @@ class RunningCall:
         self.waits_since: Instant | None = None
         self._state = state
         self._locks = locks
-        self._held_before: dict[str, Mode] = {}
         self._reads: dict[str, Viewstamp | None] = {}
         self._writes: dict[str, bytes | None] = {}
 
@@ -84,14 +84,18 @@ class RunningCall:
         self._writes[name] = value
 
     def _lock(self, name: str, mode: Mode) -> None:
-        if not self._locks.acquire(self.aid, name, mode):
+        if not self._locks.acquire(self.owner, name, mode, self.message.progress):
             raise Blocked(name, mode)
 
     # ---- what the server does with it
 
+    def learn(self, message: Call) -> None:
+        """Take what the client has told of itself since; the call is the same."""
+        self.message = message
+        self.remote.progress = message.progress
+
     def begin(self, executor: Executor) -> Running:
         """Run the method from its beginning."""
-        self._held_before = self._locks.held(self.aid)
         message = self.message
         self.generator = executor.run(message.method, message.arguments, self)
         return self.generator
@@ -104,7 +108,7 @@ class RunningCall:
         self._reads.clear()
         self._writes.clear()
         if not self.replies:
-            self._locks.reset(self.aid, self._held_before)
+            self._locks.release_call(self.owner)
 
     @property
     def reads(self) -> list[Read]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from coterie.kernel.errors import BadMessage
+from coterie.kernel.errors import DECODE_ERRORS, BadMessage
 from coterie.kernel.records import StateAt
 from coterie.kernel.views import Viewstamp
 from coterie.vsr.calling import (
@@ -38,7 +38,7 @@ from coterie.vsr.calls import Calls
 from coterie.vsr.coordinator import Coordinator, answer_to
 from coterie.vsr.courier import Courier
 from coterie.vsr.deadlocks import Deadlocks
-from coterie.vsr.events import Aborted, Committed, encode_event
+from coterie.vsr.events import Aborted, Committed, decode_event, encode_event
 from coterie.vsr.gstate import GroupState
 from coterie.vsr.psets import compatible, of_group, participants, vs_max
 
@@ -92,12 +92,19 @@ class Server:
 
     # ---- the state (`coterie.vsr.module.Module`)
 
-    def perform(self, known: Viewstamp, events: Sequence[bytes]) -> None:
+    def read(self, events: Sequence[bytes]) -> list[Event]:
+        """Read events."""
+        try:
+            return [decode_event(data) for data in events]
+        except DECODE_ERRORS as error:
+            raise BadMessage("no event looks like this") from error
+
+    def perform(self, known: Viewstamp, events: Sequence[Event]) -> None:
         """Change the state by events."""
         first = known.number - len(events) + 1
         for number, event in enumerate(events, first):
             at = Viewstamp(known.view, number)
-            self.state.perform(at, [event])
+            self.state.perform(at, event)
             if self.settings.digest_interval and number % self.settings.digest_interval == 0:
                 digest = blake2b(self.state.encode(), digest_size=16).digest()
                 self.cohort.report(StateAt, known=at, digest=digest)
@@ -110,9 +117,9 @@ class Server:
         """Take over a whole state."""
         self.state.restore(chunks)
 
-    def add(self, event: Event) -> Viewstamp:
-        """Add an event to the buffer; give its viewstamp."""
-        return self.cohort.add(encode_event(event))
+    def add(self, event: Event, data: bytes = b"") -> Viewstamp:
+        """Add an event to the buffer; give its viewstamp. *data*: if it is encoded already."""
+        return self.cohort.add(data or encode_event(event), event)
 
     # ---- leading
 

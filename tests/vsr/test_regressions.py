@@ -1,0 +1,175 @@
+"""Orders of events in which something once went wrong; each has a name."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.vsr.bank_world import EU, US, BankWorld, is_committed
+from tests.vsr.chain import ChainWorld
+from tests.vsr.table import Table
+
+from coterie.kernel.clock import Duration, milliseconds, seconds
+from coterie.kernel.errors import BadMessage
+from coterie.kernel.views import Configuration, Member, ViewId, Viewstamp
+from coterie.simulation.modules import Bank, encode
+from coterie.vsr.calling import Abort, Call, End, Ending, Reply
+from coterie.vsr.messages import Events
+from coterie.vsr.psets import Aid, Pair, Progress
+from coterie.vsr.server import Server
+
+CLIENT = Member("z", 1)
+
+
+def bank_table() -> Table:
+    """One group of banks in its first view, with messages moved by hand; it knows another group."""
+
+    def module(context: object) -> Server:
+        groups = {"table": table.configuration, "other": Configuration(1, ("m",))}
+        return Server(context, Bank(), groups, table.settings)  # type: ignore[arg-type]
+
+    table = Table(start=False)
+    table.module = module
+    table.start_all()
+    table["a"].manage()
+    table.deliver()
+    assert table["a"].is_primary
+    table.mail.clear()
+    return table
+
+
+def say(table: Table, message: msgspec.Struct) -> list[msgspec.Struct]:
+    """Give the primary a message of the client; take what it sends to clients and other groups."""
+    table["a"].receive(CLIENT, message)
+    table["a"].module.finish_turn()
+    table["a"].finish_turn()
+    said = [message for _, to, message in table.mail if to not in table.names]
+    table.mail = [mail for mail in table.mail if mail[1] in table.names]
+    return said
+
+
+def call(
+    table: Table, aid: Aid, id: str, method: str, *arguments: object, given_up: str = ""
+) -> Call:
+    view = table["a"].cur_viewid
+    names = (given_up,) if given_up else ()
+    progress = Progress(9, (1, 2))
+    return Call("z", view, aid, id, method, encode(list(arguments)), names, progress)
+
+
+def test_who_cannot_force_an_abort_tells_no_participant_of_it() -> None:
+    """The transaction may go on at the primary before, if that one comes to lead again.
+
+    A client that asks twice made a new primary tell participants of an abort that only it knew.
+    """
+    table = bank_table()
+    aid = Aid("table", ViewId(0, "b", 1), 1)
+    pset = (Pair("other", Viewstamp(ViewId(1, "m", 1), 1)),)
+    end = End("z", aid, True, pset, ("other",), "")  # noqa: FBT003
+    assert say(table, end) == []
+    assert say(table, end) == []
+    table.deliver(losing=False)  # a majority knows
+    told = [(to, type(message)) for _, to, message in table.mail if to not in table.names]
+    assert told == [("z", Ending), ("m", Abort), ("z", Ending)]
+
+
+def test_dropping_a_call_leaves_the_locks_of_its_siblings() -> None:
+    """One call waits for another group, a sibling completes, and the first one is given up."""
+    table = bank_table()
+    one, other = (Aid("other", ViewId(1, "m", 1), number) for number in (1, 2))
+    say(table, call(table, one, "1.1", "send", "alice", 10, "other", "bob"))
+    [reply] = say(table, call(table, one, "2.1", "deposit", "carol", 5))
+    assert isinstance(reply, Reply)
+    say(table, call(table, one, "3.1", "balance", "dave", given_up="1"))
+    said = say(table, call(table, other, "1", "balance", "carol"))
+    assert not any(isinstance(message, Reply) for message in said)
+
+
+def test_a_call_that_waits_for_another_group_is_not_overtaken_by_its_sibling() -> None:
+    """Both take money from one account at the same time, in one transaction."""
+    world = BankWorld()
+    story = world.story(EU)
+    story.ask(EU, "send", "alice", 10, US, "bob")
+    story.ask(EU, "withdraw", "alice", 5)
+    world.wait(lambda: len(story.answers) == 2)
+    assert is_committed(story.commit())
+    world.settle()
+    assert (world.balance(EU, "alice"), world.balance(US, "bob")) == (85, 110)
+
+
+def test_a_reader_whose_end_was_lost_in_a_view_change_frees_its_locks() -> None:
+    """All have voted, nobody wrote: the coordinator keeps no record, and must answer all the same.
+
+    The voting primary knew that the transaction is over; its backups did not.
+    """
+    world = BankWorld()
+    story = world.story(EU)
+    assert story.call(US, "balance", "bob") == 100
+    world.run(milliseconds(50))  # the read lock is known to the backups
+    primary = world.leads(US)
+    backups = [name for name in world.groups[US].members if name != primary]
+    world.simulation.network.cut([(primary, name) for name in backups])
+    assert is_committed(story.commit())
+    world.hosts[primary].crash()
+    world.simulation.network.heal(world.arrive)
+    world.wait(lambda: world.primary(US) is not None)
+    writer = world.story(EU, client="y")
+    world.run(seconds(3))
+    assert writer.call(US, "deposit", "bob", 1) == 101
+    assert is_committed(writer.commit())
+    world.settle()
+
+
+def test_a_cohort_without_its_state_that_is_cut_off_from_the_primary_disturbs_nobody() -> None:
+    """It can form no view without the primary, but kept calling the others out of theirs."""
+    world = ChainWorld("abc")
+    world.run_until_whole()
+    world.tell(b"one")
+    world.run(milliseconds(50))
+    world.simulation.network.cut([("a", "c"), ("c", "a")])
+    world.hosts["c"].restart()
+    world.run(seconds(2))
+    views = world.tracker.views
+    for _ in range(10):
+        world.run(seconds(1))
+        before = len(world.forced)
+        world.tell(b"more")
+        world.run(milliseconds(20))
+        assert len(world.forced) > before
+    assert world.tracker.views == views
+    world.heal()
+    world.run_until_whole()
+    assert world.tracker.views <= views + 1
+    world.check()
+
+
+@pytest.mark.parametrize("names", ["acb", "abc"])
+def test_a_replaced_primary_that_still_hears_a_majority_is_told(names: str) -> None:
+    """The others have gone on without it, and it can reach some of them: it must not go on."""
+    world = ChainWorld(names)
+    world.run_until_whole()
+    view = world["a"].cur_viewid
+    world.simulation.network.cut([("a", "c"), ("c", "a")])
+    world.hosts["c"].call(world["c"].manage)
+    world.run(Duration(300))
+    world.run(seconds(1))
+    world.tell(b"in vain?", at="a")
+    world.run(seconds(2))
+    leaders = [name for name in names if world[name].is_serving]
+    assert len(leaders) == 1
+    before = len(world.forced)
+    world.tell(b"counts")
+    world.run(milliseconds(20))
+    assert len(world.forced) > before or world["a"].cur_viewid == view
+    world.heal()
+    world.run_until_whole()
+    world.check()
+
+
+def test_an_event_that_cannot_be_read_is_not_known() -> None:
+    """It went into the log before it was read, so that the log was ahead of the state."""
+    table = bank_table()
+    backup = table["b"]
+    known = backup.log.last
+    with pytest.raises(BadMessage):
+        backup.receive(table["a"].me, Events(known.view, known.view, known.number + 1, [b"?"]))
+    assert backup.log.last == known
