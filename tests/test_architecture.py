@@ -34,8 +34,9 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": FOUNDATION | {"assembly", "membership", "stacks"},
     "demo": LAYERS | {"assembly", "stacks", "objects", "runtime", "client", "service", "pipeline"},
     "locally": LAYERS | {"assembly", "stacks", "objects", "runtime", "client"},
-    "client": FOUNDATION | {"objects", "runtime"},
-    "service": LAYERS | {"assembly", "stacks", "objects", "runtime", "client"},
+    "client": FOUNDATION | {"objects", "runtime", "transactional", "vsr"},
+    "service": LAYERS
+    | {"assembly", "stacks", "objects", "runtime", "client", "transactional", "vsr"},
     # Entries are decoded and replayed as replicas do it; nothing of engines, layers or drivers.
     "pipeline": FOUNDATION | {"checking", "objects"},
 }

@@ -15,6 +15,7 @@ import pytest
 
 from coterie.cli import main as cli
 from coterie.journal.format import Sync
+from coterie.service.config import GroupConfig
 from coterie.service.control import Look, Recover, give_order
 from coterie.service.folder import open_folder
 from coterie.service.founding import make_config
@@ -35,10 +36,12 @@ def config(tmp_path: Path) -> ClusterConfig:
     made = make_config(
         tmp_path,
         "g",
-        class_="coterie.ready:Counter",
+        groups={
+            "g": GroupConfig(
+                class_="coterie.ready:Counter", stack="SAFE:DYNSEQ:PVSYNC", sync=Sync.NONE
+            )
+        },
         replicas=1,
-        stack="SAFE:DYNSEQ:PVSYNC",
-        sync=Sync.NONE,
     )
     write_config(tmp_path, made)
     return made

@@ -9,6 +9,7 @@ from coterie.client.messages import (
     Ask,
     AskAgain,
     Batch,
+    Carry,
     Challenge,
     Farewell,
     FromClient,
@@ -48,6 +49,7 @@ CALLS = msgspec.Raw(msgspec.msgpack.encode([[3, "x"], [4, "y"]]))
 PEERS = [Peer("a", "10.0.0.1:7101", is_in_view=True), Peer("b", "", is_in_view=False)]
 
 FROM_CLIENT: dict[str, list[FromClient]] = {
+    "Carry": [Carry(b"a frame")],
     "Hello": [Hello("seats", b"\x01" * 16)],
     "Proof": [Proof(b"\x02" * 32)],
     "Ask for nothing": [Ask(1_700_000_000_000_000)],

@@ -11,7 +11,7 @@ from tests.runtime.proxy import reserve_port
 from tests.service.groups import Counter
 
 import coterie
-from coterie.client import ClientSettings, connection_of
+from coterie.client import ClientSettings, Session, connection_of
 from coterie.journal.format import Sync
 from coterie.objects import define
 from coterie.service.config import ClusterConfig, GroupConfig, ReplicaConfig
@@ -57,6 +57,7 @@ def test_a_request_is_executed_once_across_a_restart_of_all_replicas(tmp_path: P
             async with coterie.connect(Counter, addresses, settings=settings) as counter:
                 assert await counter.add(1, "before") == 1
                 session = connection_of(counter).session
+                assert isinstance(session, Session)
                 id = session.window.id if session.window is not None else 0
                 done = await counter.add.detailed(1, "again")
 

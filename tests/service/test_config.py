@@ -61,7 +61,7 @@ def test_a_whole_file_is_understood() -> None:
     assert config.ids == ("a", "b")
     assert config.groups["seats"].sync is Sync.TURN
     assert config.groups["meals"].sync is Sync.NONE
-    assert config.groups["meals"].stack == "SAFE:DYNSEQ:PVSYNC"
+    assert config.groups["meals"].ordered_by == "SAFE:DYNSEQ:PVSYNC"
     a, b = config.replicas["a"], config.replicas["b"]
     assert a.peer_address == Address("10.0.0.1", 7001)
     assert a.client_address == Address("10.0.0.1", 7101)

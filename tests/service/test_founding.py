@@ -11,7 +11,7 @@ from coterie.journal.format import Sync
 from coterie.journal.recovery import recover
 from coterie.kernel.errors import CoterieError
 from coterie.runtime.address import parse_address
-from coterie.service.config import ClusterConfig, ConfigError
+from coterie.service.config import ClusterConfig, ConfigError, GroupConfig
 from coterie.service.folder import open_folder
 from coterie.service.founding import found, free_port, make_config
 from coterie.service.places import CONFIG, read_config
@@ -19,7 +19,10 @@ from coterie.service.places import CONFIG, read_config
 
 def config_in(folder: Path, replicas: int = 3) -> ClusterConfig:
     return make_config(
-        folder, "g", class_="m:C", replicas=replicas, stack="SAFE:DYNSEQ:PVSYNC", sync=Sync.TURN
+        folder,
+        "g",
+        groups={"g": GroupConfig(class_="m:C", stack="SAFE:DYNSEQ:PVSYNC", sync=Sync.TURN)},
+        replicas=replicas,
     )
 
 
@@ -78,4 +81,9 @@ def test_a_number_of_replicas_that_cannot_be(tmp_path: Path, replicas: int) -> N
 
 def test_a_stack_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="keeps no history"):
-        make_config(tmp_path, "g", class_="m:C", replicas=1, stack="DYNSEQ:VSYNC", sync=Sync.NONE)
+        make_config(
+            tmp_path,
+            "g",
+            groups={"g": GroupConfig(class_="m:C", stack="DYNSEQ:VSYNC", sync=Sync.NONE)},
+            replicas=1,
+        )

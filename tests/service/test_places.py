@@ -8,6 +8,7 @@ import pytest
 
 from coterie.journal.format import Sync
 from coterie.kernel.errors import CoterieError
+from coterie.service.config import GroupConfig
 from coterie.service.founding import make_config
 from coterie.service.places import (
     NoSuchGroup,
@@ -28,7 +29,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def found_in(folder: Path, name: str) -> None:
     config = make_config(
-        folder, name, class_="m:C", replicas=1, stack="SAFE:DYNSEQ:PVSYNC", sync=Sync.NONE
+        folder,
+        name,
+        groups={name: GroupConfig(class_="m:C", stack="SAFE:DYNSEQ:PVSYNC", sync=Sync.NONE)},
+        replicas=1,
     )
     write_config(folder, config)
     assert read_config(folder) == config

@@ -18,7 +18,7 @@ from coterie.kernel.errors import CoterieError, Refused
 from coterie.objects import define
 from coterie.ready import Counter
 from coterie.runtime.transport import ListenError
-from coterie.service.config import ClusterConfig
+from coterie.service.config import ClusterConfig, GroupConfig
 from coterie.service.folder import FolderTaken
 from coterie.service.founding import make_config
 from coterie.service.overview import Overview, look
@@ -35,10 +35,12 @@ def config_in(folder: Path) -> ClusterConfig:
     return make_config(
         folder,
         "g",
-        class_="coterie.ready:Counter",
+        groups={
+            "g": GroupConfig(
+                class_="coterie.ready:Counter", stack="SAFE:DYNSEQ:PVSYNC", sync=Sync.NONE
+            )
+        },
         replicas=3,
-        stack="SAFE:DYNSEQ:PVSYNC",
-        sync=Sync.NONE,
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from coterie.journal.format import Sync
 from coterie.service import supervisor as module
+from coterie.service.config import GroupConfig
 from coterie.service.control import Look, Recover, Stop, give_order
 from coterie.service.folder import FolderTaken, lock_folder
 from coterie.service.founding import make_config
@@ -42,10 +43,8 @@ class Watching(Supervisor):
         config = make_config(
             folder,
             "g",
-            class_="m:C",
+            groups={"g": GroupConfig(class_="m:C", stack="SAFE:DYNSEQ:PVSYNC", sync=Sync.NONE)},
             replicas=len(scripts),
-            stack="SAFE:DYNSEQ:PVSYNC",
-            sync=Sync.NONE,
         )
         super().__init__(folder, config, self.hear)
 

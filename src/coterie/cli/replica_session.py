@@ -14,12 +14,14 @@ from coterie.kernel.errors import CoterieError
 from coterie.runtime.events import log
 from coterie.runtime.garbage import calm_collector
 from coterie.service.control import Answer, Recover, listening
+from coterie.service.hosted_cohort import HostedCohort
 from coterie.service.process import ReplicaProcess, load_objects
 
 if TYPE_CHECKING:
     from coterie.kernel.engine import Status
     from coterie.service.config import ClusterConfig
     from coterie.service.control import Order
+    from coterie.service.hosted import HostedObject
 
 STDIN = 0
 _LINE_BYTES_MAX = 4096
@@ -59,7 +61,7 @@ class ReplicaSession:
                     incarnation=process.live.incarnation,
                     replicas_at=str(process.live.transport.address),
                     clients_at=str(process.port.address),
-                    groups=list(config.groups),
+                    groups=list(process.groups),
                 )
                 calm_collector()
                 reading = asyncio.ensure_future(self._read(stopping))
@@ -80,6 +82,11 @@ class ReplicaSession:
         """Do what an operator on this machine asks for."""
         if not isinstance(order, Recover):
             raise CoterieError(f"a replica does not take the order {type(order).__name__}")
+        if order.group in process.cohorts:
+            raise CoterieError(
+                "a group under vsr that has lost what it promised does not go on: give the cohorts "
+                "back their folders, or found another group"
+            )
         hosted = process.hosted.get(order.group)
         if hosted is None:
             raise CoterieError(f"there is no group {order.group!r} here")
@@ -100,16 +107,17 @@ class ReplicaSession:
 
     def _tell(self, process: ReplicaProcess) -> None:
         """Log every change of role or view, once."""
-        for group, hosted in process.hosted.items():
+        for group, hosted in process.groups.items():
             status = hosted.status
             if status is None:
                 continue
             now = (status.role, status.view, status.is_zombie)
             if self._told.get(group) != now:
                 self._told[group] = now
-                self._log_status(group, status, hosted.trouble)
+                self._log_status(hosted, status)
 
-    def _log_status(self, group: str, status: Status, trouble: str) -> None:
+    def _log_status(self, hosted: HostedObject | HostedCohort, status: Status) -> None:
+        group, trouble = hosted.group, hosted.trouble
         fields: dict[str, object] = {
             "group": group,
             "replica": self._id,
@@ -118,6 +126,11 @@ class ReplicaSession:
             "members": [member.id for member in status.members],
             "position": status.position,
         }
+        if isinstance(hosted, HostedCohort):
+            cohort = hosted.cohort
+            fields["viewstamp"] = str(cohort.log.last)
+            fields["primary"] = cohort.cur_view.primary.id if cohort.is_active else ""
+            fields["transactions"] = hosted.transactions
         if status.is_zombie:
             fields["zombie"] = trouble or "it has lost its memory"
         log(logging.WARNING if status.is_zombie else logging.INFO, "role", **fields)

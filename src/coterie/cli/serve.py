@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from coterie.cli.parser import Parser, Subparsers
 
-SYNCS = ("none", "interval", "turn")
+SYNCS = ("none", "interval", "primary", "turn")
 REPLICAS = 3
 
 
@@ -24,15 +24,23 @@ def add_parser(subparsers: Subparsers) -> Parser:
         help="run a class as a replicated object on this machine",
         description="Run a class as a group of replicas, each a process on this machine that only "
         "this machine can reach, and start again what dies. The first start founds the group; a "
-        "later one with the same name goes on from its journals. SIGINT and SIGTERM stop it.",
+        "later one with the same name goes on from its journals. SIGINT and SIGTERM stop it. "
+        "Several groups are served together as NAME=MODULE:CLASS NAME=MODULE:CLASS ...",
     )
     parser.add_argument(
-        "cls",
-        nargs="?",
-        metavar="MODULE:CLASS",
+        "classes",
+        nargs="*",
+        metavar="[NAME=]MODULE:CLASS",
         help="the class, in a module or a file (seats.py:Seats); a later start may leave it out",
     )
-    parser.add_argument("--name", help="the name of the group (default: that of the class)")
+    parser.add_argument(
+        "--name", help="the name of the group (default: that of the class), or of all of them"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("vsr",),
+        help="'vsr' for transactions over several groups, instead of a stack",
+    )
     parser.add_argument(
         "--replicas", type=int, metavar="N", help=f"how many replicas (default: {REPLICAS})"
     )
@@ -48,7 +56,8 @@ def add_parser(subparsers: Subparsers) -> Parser:
         "--sync",
         choices=SYNCS,
         help="when journals are synced: with 'turn' the group survives the loss of the machine's "
-        "memory, otherwise that of its processes (default: none)",
+        "memory, otherwise that of its processes; 'primary', with --engine vsr, does it at one "
+        "replica only (default: none)",
     )
     parser.add_argument(
         "--detach", action="store_true", help="return when the group serves, and leave it running"
@@ -65,7 +74,8 @@ def add_parser(subparsers: Subparsers) -> Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
-    from coterie.cli.serve_session import ServeSession, prepare, serve_detached  # noqa: PLC0415
+    from coterie.cli.serve_preparing import prepare  # noqa: PLC0415
+    from coterie.cli.serve_session import ServeSession, serve_detached  # noqa: PLC0415
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415
     from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
     from coterie.service.folder import FolderTaken  # noqa: PLC0415

@@ -9,117 +9,29 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from coterie.cli import exits
 from coterie.cli.paint import Paint
-from coterie.cli.serve import REPLICAS
-from coterie.journal.format import Sync
 from coterie.kernel.engine import Role
-from coterie.kernel.errors import CoterieError
-from coterie.service.classes import load_class
-from coterie.service.config import DEFAULT_STACK, encode_config, parse_config
 from coterie.service.control import Look, NobodyThere, give_order
-from coterie.service.folder import lock_folder
-from coterie.service.founding import found, make_config
-from coterie.service.places import CONFIG, LOG, place_group, read_config, write_config
+from coterie.service.overview import IN_SERVICE
+from coterie.service.places import LOG
 from coterie.service.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    from coterie.objects import Definition
+    from coterie.cli.serve_preparing import Served
     from coterie.service.config import ClusterConfig
+    from coterie.service.control import ProcessSeen
 
 LOG_BYTES_MAX = 1 << 20
 """There are two files of a log at most, of about this size each."""
 READY_SECONDS = 30.0
 """How long a detached group may take until it serves."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """A group that can be started: founded, and its class found."""
-
-    name: str
-    folder: Path
-    config: ClusterConfig
-    definition: Definition
-    is_new: bool
-
-
-def prepare(args: argparse.Namespace) -> Served:
-    """Find the group, or found it; raises `CoterieError` with what is wrong."""
-    name = _name(args)
-    definition = None if args.cls is None else load_class(args.cls)
-    folder = place_group(name, args.dir)
-    with lock_folder(folder, f"the group {name!r} is being served already: coterie stop {name}"):
-        is_new = not (folder / CONFIG).exists()
-        if is_new:
-            if definition is None:
-                raise CoterieError(
-                    f"there is no group {name!r} yet, so say what it is: coterie serve MODULE:CLASS"
-                )
-            config = make_config(
-                folder,
-                name,
-                class_=_portable(args.cls),
-                replicas=REPLICAS if args.replicas is None else args.replicas,
-                stack=args.stack or DEFAULT_STACK,
-                sync=Sync(args.sync or "none"),
-            )
-            found(folder, config)
-        else:
-            config = _go_on(folder, args)
-    if definition is None:
-        definition = load_class(config.groups[config.cluster].class_)
-    return Served(name=name, folder=folder, config=config, definition=definition, is_new=is_new)
-
-
-def _name(args: argparse.Namespace) -> str:
-    if args.name is not None:
-        return str(args.name)
-    if args.cls is None:
-        raise CoterieError("say what to serve: MODULE:CLASS, or --name of a group that was served")
-    return str(args.cls).rpartition(":")[2].lower()
-
-
-def _portable(cls: str) -> str:
-    """Give the place of a class so that it is found from anywhere, as far as it is a file."""
-    module, _, name = cls.rpartition(":")
-    return f"{Path(module).absolute()}:{name}" if module.endswith(".py") else cls
-
-
-def _go_on(folder: Path, args: argparse.Namespace) -> ClusterConfig:
-    """Give the configuration of a group that was founded before, with what may change changed."""
-    config = read_config(folder)
-    group = config.groups[config.cluster]
-    if args.replicas not in {None, len(config.replicas)}:
-        raise CoterieError(
-            f"the group {config.cluster!r} was founded with {len(config.replicas)} replicas, and "
-            "goes on with them: leave --replicas out, or found another with a new --name"
-        )
-    if args.stack is not None and args.stack.upper() != group.stack.upper():
-        raise CoterieError(
-            f"the group {config.cluster!r} was founded with the stack {group.stack}, and goes on "
-            "with it: leave --stack out, or found another with a new --name"
-        )
-    changed = msgspec.structs.replace(
-        group,
-        class_=group.class_ if args.cls is None else _portable(args.cls),
-        sync=group.sync if args.sync is None else Sync(args.sync),
-    )
-    if changed != group:
-        config = msgspec.structs.replace(config, groups={config.cluster: changed})
-        config = parse_config(encode_config(config), source=str(folder / CONFIG))
-        write_config(folder, config)
-    return config
 
 
 class ServeSession:
@@ -130,10 +42,12 @@ class ServeSession:
         self._as_json = as_json
         self._paint = Paint()
         self._write = _print if log is None else _log_to(log)
-        self._view: object = None
-        self._roles: dict[str, str] = {}
-        self._was_primary: set[str] = set()
-        self._zombies: set[str] = set()
+        self._views: dict[str, object] = {}
+        """The latest view of each group that was told."""
+        self._roles: dict[tuple[str, str], str] = {}
+        """By group and replica."""
+        self._was_primary: set[tuple[str, str]] = set()
+        self._zombies: set[tuple[str, str]] = set()
         self._has_served = False
         self._is_stopping = False
 
@@ -157,16 +71,22 @@ class ServeSession:
         return exits.NOT_DONE
 
     def _say_start(self) -> None:
-        served, config = self._served, self._served.config
-        group = config.groups[config.cluster]
+        served, config, paint = self._served, self._served.config, self._paint
         if self._as_json:
             addresses = {id: each.clients for id, each in config.replicas.items()}
-            self.say("serving", {"group": config.cluster, "clients_at": addresses})
+            self.say(
+                "serving",
+                {"group": config.cluster, "groups": list(config.groups), "clients_at": addresses},
+            )
             return
+        kinds = ", ".join(
+            f"{paint(name, 'bold')}: {len(config.members(name))} replicas of "
+            f"{served.definitions[name].name} ({group.kept_by}, sync = {group.sync.value})"
+            for name, group in config.groups.items()
+        )
+        what = "the group" if len(config.groups) == 1 else f"{len(config.groups)} groups,"
         self._write(
-            f"{'Founding' if served.is_new else 'Going on with'} the group "
-            f"{self._paint(config.cluster, 'bold')}: {len(config.replicas)} replicas of "
-            f"{served.definition.name} ({group.stack}, sync = {group.sync.value})\n"
+            f"{'Founding' if served.is_new else 'Going on with'} {what} {kinds}\n"
             f"in {served.folder}. Only this machine can reach them. Ctrl-C stops them."
         )
 
@@ -182,9 +102,7 @@ class ServeSession:
         paint = self._paint
         match name:
             case "started":
-                self._roles[id] = ""
-                self._was_primary.discard(id)
-                self._zombies.discard(id)
+                self._begin_life(id)
                 life = fields.get("incarnation")
                 self._print(id, f"started: life {life}, clients at {fields.get('clients_at')}")
             case "role":
@@ -209,36 +127,50 @@ class ServeSession:
                 )
                 self._print(id, f"{paint(name, 'yellow')} {told}".rstrip())
 
+    def _begin_life(self, id: str) -> None:
+        """Forget what was told of a replica."""
+        for group in self._served.config.groups:
+            self._roles[group, id] = ""
+            self._was_primary.discard((group, id))
+            self._zombies.discard((group, id))
+
     def _say_role(self, id: str, fields: dict[str, object]) -> None:
         """Tell each primary view once, and of a replica only what is not as it should be."""
-        role, view, members = str(fields["role"]), fields["view"], fields["members"]
-        paint = self._paint
-        before, self._roles[id] = self._roles.get(id, ""), role
+        role, members = str(fields["role"]), fields["members"]
+        paint, group = self._paint, str(fields["group"])
+        who = (group, id)
+        of_group = f"{group}: " if len(self._served.config.groups) > 1 else ""
+        before, self._roles[who] = self._roles.get(who, ""), role
         with_whom = " ".join(members) if isinstance(members, list) else ""
+        if role in IN_SERVICE:
+            self._was_primary.add(who)
+            if before == Role.LEARNER.value or who in self._zombies:
+                self._zombies.discard(who)
+                self._print(id, f"{of_group}is up to date, at {fields['position']}")
         if role == Role.PRIMARY.value:
-            self._was_primary.add(id)
-            if before == Role.LEARNER.value or id in self._zombies:
-                self._zombies.discard(id)
-                self._print(id, f"is up to date, at {fields['position']}")
-            if view != self._view:
-                self._view = view
-                self._print("", f"{paint('primary view', 'green')}: {with_whom}")
-                if not self._has_served:
-                    self._has_served = True
-                    self._print("", f"try: coterie call {self._served.name} {self._example()}")
+            leads = f"{fields['primary']} leads " if "primary" in fields else ""
+            self._say_view(group, fields["view"], f"{of_group}%s: {leads}{with_whom}")
         elif "zombie" in fields:
-            if id not in self._zombies:
-                self._zombies.add(id)
-                self._print(id, f"{paint('zombie', 'yellow')}: {fields['zombie']}")
+            if who not in self._zombies:
+                self._zombies.add(who)
+                self._print(id, f"{of_group}{paint('zombie', 'yellow')}: {fields['zombie']}")
         elif role == Role.LEARNER.value and before != role:
-            self._print(id, f"{paint('is brought up to date', 'yellow')}")
-        elif role == Role.MINORITY.value and id in self._was_primary:
-            self._was_primary.discard(id)  # one that has just started is alone at first
+            self._print(id, f"{of_group}{paint('is brought up to date', 'yellow')}")
+        elif role == Role.MINORITY.value and who in self._was_primary:
+            self._was_primary.discard(who)  # one that has just started is alone at first
             if not self._is_stopping:
-                self._print(id, f"{paint('minority', 'yellow')}: {with_whom}")
+                self._print(id, f"{of_group}{paint('minority', 'yellow')}: {with_whom}")
 
-    def _example(self) -> str:
-        for method in self._served.definition.methods.values():
+    def _say_view(self, group: str, view: object, text: str) -> None:
+        if view != self._views.get(group):
+            self._views[group] = view
+            self._print("", text % self._paint("primary view", "green"))
+            if not self._has_served:
+                self._has_served = True
+                self._print("", f"try: coterie call {group} {self._example(group)}")
+
+    def _example(self, group: str) -> str:
+        for method in self._served.definitions[group].methods.values():
             return " ".join([method.name, *(each.name.upper() for each in method.arguments)])
         return ""
 
@@ -282,13 +214,12 @@ def serve_detached(served: Served, *, as_json: bool) -> int:
             start_new_session=True,
         )
     deadline = time.monotonic() + READY_SECONDS
-    majority = len(served.config.replicas) // 2 + 1
     while time.monotonic() < deadline and process.poll() is None:
         try:
             seen = give_order(served.folder, Look()).processes
         except NobodyThere:
             seen = []
-        if sum(each.role == Role.PRIMARY.value for each in seen) >= majority:
+        if _all_serve(served.config, seen):
             _say_detached(served, process.pid, as_json=as_json)
             return exits.DONE
         time.sleep(0.05)
@@ -298,6 +229,16 @@ def serve_detached(served: Served, *, as_json: bool) -> int:
     state = "does not serve yet; it goes on trying" if is_running else "could not be started"
     print(f"coterie: the group {served.name!r} {state} (see {log})", file=sys.stderr)
     return exits.NOT_DONE
+
+
+def _all_serve(config: ClusterConfig, seen: Sequence[ProcessSeen]) -> bool:
+    """Say whether a majority of the replicas of every group does its part."""
+    for group in config.groups:
+        roles = [each.roles.get(group, "") for each in seen]
+        majority = len(config.members(group)) // 2 + 1
+        if Role.PRIMARY.value not in roles or sum(map(IN_SERVICE.__contains__, roles)) < majority:
+            return False
+    return True
 
 
 def _say_detached(served: Served, pid: int, *, as_json: bool) -> None:

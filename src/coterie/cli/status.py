@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coterie.cli import exits
 from coterie.cli.errors import UsageError
-from coterie.cli.target import add_target, find_target
+from coterie.cli.target import add_target, find_targets
 
 if TYPE_CHECKING:
     import argparse
@@ -50,12 +50,13 @@ def run(args: argparse.Namespace) -> int:
     if not args.deadline > 0:
         raise UsageError(f"--deadline {args.deadline:g} leaves no time; give seconds above 0")
     try:
-        target = find_target(args)
+        targets = find_targets(args)
         while True:
-            overview = see(target, deadline=args.deadline)
-            _show(overview, target, args)
+            seen = [(see(target, deadline=args.deadline), target) for target in targets]
+            _show(seen, args)
             if not args.watch:
-                return exits.DONE if overview.serves else exits.NOT_DONE
+                serves = all(overview.serves for overview, _ in seen)
+                return exits.DONE if serves else exits.NOT_DONE
             time.sleep(INTERVAL_SECONDS)
     except CoterieError as error:
         raise UsageError(str(error)) from None
@@ -100,13 +101,15 @@ def see(target: Target, *, deadline: float) -> Overview:
     return overview
 
 
-def _show(overview: Overview, target: Target, args: argparse.Namespace) -> None:
+def _show(seen: list[tuple[Overview, Target]], args: argparse.Namespace) -> None:
     if args.json:
-        print(_json(overview, target), flush=True)
+        for overview, target in seen:
+            print(_json(overview, target), flush=True)
         return
     from coterie.cli.paint import Paint  # noqa: PLC0415
 
-    lines = draw(overview, target, Paint())
+    drawn = [draw(overview, target, Paint()) for overview, target in seen]
+    lines = [line for part in drawn for line in ["", *part]][1:]
     if args.watch and sys.stdout.isatty():
         sys.stdout.write("\x1b[H\x1b[J")  # home, and clear what was there
     elif args.watch:
@@ -121,9 +124,8 @@ def draw(overview: Overview, target: Target, paint: Paint) -> list[str]:
     what = f" ({report.class_name})" if report is not None else ""
     up = f"{len(overview.up)} of {len(overview.replicas)} replicas are up"
     lines = [f"{paint(overview.group, 'bold')}{what} {state}: {up}", ""]
-    rows = [
-        ["replica", "pid", "clients at", "life", "role", "view", "members", "position", "lag"],
-    ]
+    last = ["viewstamp", "lag", "transactions"] if overview.is_vsr else ["position", "lag"]
+    rows = [["replica", "pid", "clients at", "life", "role", "view", "members", *last]]
     colours = ["faint"]
     for replica in overview.replicas:
         row, colour = _row(overview, replica)
@@ -131,7 +133,7 @@ def draw(overview: Overview, target: Target, paint: Paint) -> list[str]:
         colours.append(colour)
     if not any(replica.process for replica in overview.replicas):
         rows = [[row[0], *row[2:]] for row in rows]  # nobody here knows their processes
-    first_number = len(rows[0]) - 2
+    first_number = len(rows[0]) - len(last)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row, colour in zip(rows, colours, strict=True):
         cells = [
@@ -158,7 +160,8 @@ _FAULTS_SHOWN = 3
 
 def _advice(overview: Overview, target: Target) -> list[str]:
     if target.folder is not None and not any(each.process for each in overview.replicas):
-        return [f"it is not being served: coterie serve --name {target.group}"]
+        assert target.config is not None, "a folder has a configuration"
+        return [f"it is not being served: coterie serve --name {target.config.cluster}"]
     return overview.advice(target.again())
 
 
@@ -168,7 +171,8 @@ def _row(overview: Overview, replica: ReplicaSeen) -> tuple[list[str], str]:
     if report is None:
         state = "down" if process is None else process.state
         state = "silent" if state == "running" else state
-        return [replica.id, pid, replica.address, "", state, "", "", "", ""], "red"
+        empty = [""] * (5 if overview.is_vsr else 4)
+        return [replica.id, pid, replica.address, "", state, *empty], "red"
     role = f"zombie, {report.role}" if report.is_zombie else report.role
     members = " ".join(member.partition("#")[0] for member in report.members)
     row = [
@@ -179,10 +183,12 @@ def _row(overview: Overview, replica: ReplicaSeen) -> tuple[list[str], str]:
         role,
         str(report.view),
         members,
-        str(report.position),
-        str(overview.lag(replica)),
     ]
-    return row, "green" if replica.is_primary else "yellow"
+    if overview.is_vsr:
+        row += [report.viewstamp, str(overview.lag(replica)), str(report.transactions)]
+    else:
+        row += [str(report.position), str(overview.lag(replica))]
+    return row, "green" if replica.is_in_service else "yellow"
 
 
 def _json(overview: Overview, target: Target) -> str:
@@ -210,6 +216,12 @@ def _json(overview: Overview, target: Target) -> str:
                 "trouble": report.trouble,
                 "faults": report.faults,
             }
+            if overview.is_vsr:
+                seen |= {
+                    "primary": report.primary,
+                    "viewstamp": report.viewstamp,
+                    "transactions": report.transactions,
+                }
         replicas.append(seen)
     whole = {
         "group": overview.group,

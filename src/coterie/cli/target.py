@@ -71,6 +71,18 @@ class Target:
 
 def find_target(args: argparse.Namespace) -> Target:
     """Find the group; raises `CoterieError` with what to do."""
+    from coterie.service.config import ConfigError  # noqa: PLC0415 -- start-up stays fast
+
+    target = find_targets(args)[0]
+    if target.group != args.name:
+        assert target.config is not None, "only a configuration has several groups"
+        known = ", ".join(target.config.groups)
+        raise ConfigError(f"{args.name!r} is several groups together: say which of {known}")
+    return target
+
+
+def find_targets(args: argparse.Namespace) -> list[Target]:
+    """Find the group, or all that are served together under a name."""
     from coterie.runtime.address import parse_address  # noqa: PLC0415 -- start-up stays fast
     from coterie.runtime.security import TlsFiles, read_secret  # noqa: PLC0415
     from coterie.service.config import ConfigError, load_config  # noqa: PLC0415
@@ -79,26 +91,33 @@ def find_target(args: argparse.Namespace) -> Target:
 
     addresses: list[str] = getattr(args, "address", None) or []
     if addresses:
-        return Target(
-            group=args.name,
-            addresses={str(parse_address(each)): each for each in addresses},
-            secret=None if args.secret_file is None else read_secret(args.secret_file),
-            tls=None if args.tls is None else TlsFiles(*args.tls).client,
-        )
+        return [
+            Target(
+                group=args.name,
+                addresses={str(parse_address(each)): each for each in addresses},
+                secret=None if args.secret_file is None else read_secret(args.secret_file),
+                tls=None if args.tls is None else TlsFiles(*args.tls).client,
+            )
+        ]
     if getattr(args, "secret_file", None) or getattr(args, "tls", None):
         raise ConfigError("--secret-file and --tls go with --address: a configuration has its own")
     folder = find_group(args.name) if args.config is None else None
     path = args.config if folder is None else folder / CONFIG
     config = load_config(path)
-    if args.name not in config.groups:
+    if args.name not in {config.cluster, *config.groups}:
         known = ", ".join(config.groups)
         raise ConfigError(f"{path} has no group {args.name!r}; it has {known}")
     security = load_security(config.security)
-    return Target(
-        group=args.name,
-        addresses={id: str(each.client_address) for id, each in config.replicas.items()},
-        config=config,
-        folder=folder,
-        secret=security.secret,
-        tls=None if security.tls is None else security.tls.client,
-    )
+    return [
+        Target(
+            group=group,
+            addresses={
+                id: str(config.replicas[id].client_address) for id in sorted(config.members(group))
+            },
+            config=config,
+            folder=folder,
+            secret=security.secret,
+            tls=None if security.tls is None else security.tls.client,
+        )
+        for group in ([args.name] if args.name in config.groups else config.groups)
+    ]

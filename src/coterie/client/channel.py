@@ -26,6 +26,7 @@ from coterie.client.messages import (
     Ask,
     AskAgain,
     Batch,
+    Carry,
     Challenge,
     Farewell,
     Hello,
@@ -247,6 +248,13 @@ class Channel(asyncio.Protocol):
             self._schedule()
         return self._parcel
 
+    def carry(self, frame: bytes) -> bool:
+        """Send a frame of a client of transactions; False if it cannot go now."""
+        if not self.is_ready or self._is_paused:
+            return False
+        self._write([Carry(frame)])
+        return True
+
     def _schedule(self) -> None:
         if not self._is_scheduled and not self._is_paused:
             self._is_scheduled = True
@@ -307,7 +315,7 @@ class Channel(asyncio.Protocol):
             case News(role=role):
                 self.is_primary = role == Role.PRIMARY.value
                 self._owner.on_message(self, message)
-            case Refusals() | Settled() | RolledBack() | AskAgain() | Reported():
+            case Refusals() | Settled() | RolledBack() | AskAgain() | Reported() | Carry():
                 self._owner.on_message(self, message)
             case _:
                 pass  # a pong: that we have read something is all

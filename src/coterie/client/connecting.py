@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from coterie.client.messages import MethodReport, Report
+    from coterie.client.session import Session
     from coterie.client.settings import ClientSettings
+    from coterie.client.transacted import TransactedCalls
 
 T = TypeVar("T")
 
@@ -82,7 +84,7 @@ async def _connect(  # noqa: PLR0913 -- all by name
     tls: ssl.SSLContext | None,
     settings: ClientSettings,
 ) -> AsyncIterator[RemoteObject]:
-    definition = define(cls)
+    definition = define(cls, may_wait=True)
     async with open_client(
         addresses, group=group, secret=secret, tls=tls, settings=settings
     ) as client:
@@ -93,9 +95,30 @@ async def _connect(  # noqa: PLR0913 -- all by name
                 f"the group {client.group!r} replicates {client.welcome.class_name},"
                 f" not {definition.name}",
             )
-        session = client.session()
-        await session.open()
-        yield RemoteObject(Connection(client, session), definition)
+        async with _session(client, secret, tls) as session:
+            await session.open()
+            yield RemoteObject(Connection(client, session), definition)
+
+
+@asynccontextmanager
+async def _session(
+    client: GroupClient, secret: bytes | None, tls: ssl.SSLContext | None
+) -> AsyncIterator[Session | TransactedCalls]:
+    """Give what calls are made in, by the kind of the group."""
+    assert client.welcome is not None
+    if client.welcome.engine != "vsr":
+        yield client.session()
+        return
+    # Only who needs them imports the engine and its transactions.
+    from coterie.client.actor import Actor  # noqa: PLC0415
+    from coterie.client.transacted import TransactedCalls  # noqa: PLC0415
+
+    actor = Actor(secret=secret, tls=tls, settings=client.settings)
+    actor.join(client.welcome)
+    try:
+        yield TransactedCalls(client, actor)
+    finally:
+        await actor.close()
 
 
 class UntypedObject:
@@ -139,7 +162,8 @@ async def connect_untyped(
         addresses, group=group, secret=secret, tls=tls, settings=settings
     ) as client:
         report = await client.report()
-        yield UntypedObject(Connection(client, client.session()), report)
+        async with _session(client, secret, tls) as session:
+            yield UntypedObject(Connection(client, session), report)
 
 
 async def report_of(

@@ -11,6 +11,7 @@ requests are known by (session, number), or by a token where there is no session
 | client | `Hello`, `Proof` | at the start |
 | client | `Ask` | any time; everything in it may be said again, here or to another replica |
 | client | `Ping` | nothing was heard for a while |
+| both | `Carry` | what a client of transactions and the cohorts say to each other |
 | replica | `Challenge`, `Welcome`, `Farewell` | at the start; `Farewell` before it closes, too |
 | replica | `Answers`, `Refusals` | a turn has ended, and what it promises is written down |
 | replica | `Settled`, `RolledBack` | answers that were optimistic became authoritative, or void |
@@ -93,6 +94,10 @@ class Welcome(msgspec.Struct, tag=4, frozen=True, array_like=True, gc=False):
     frame_bytes_max: int
     proof: bytes = b""
     """That the replica knows the secret, too."""
+    engine: str = ""
+    """`vsr` where the group takes transactions, and nothing by `Ask` but reports."""
+    cluster: str = ""
+    """The deployment; transactions are over groups of one."""
 
 
 class Farewell(msgspec.Struct, tag=5, frozen=True, array_like=True, gc=False):
@@ -212,6 +217,19 @@ class Pong(msgspec.Struct, tag=14, frozen=True, array_like=True, gc=False):
     """It is."""
 
 
+# ---- transactions
+
+
+class Carry(msgspec.Struct, tag=16, frozen=True, array_like=True, gc=False):
+    """A frame as processes send each other (`coterie.kernel.wire`).
+
+    A client of transactions is a process of its own, called @ and something by chance; the groups
+    it speaks to are at the other end of the connection.
+    """
+
+    frame: bytes
+
+
 # ---- reports, for people and the command line
 
 
@@ -260,6 +278,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Why the replica is not as it should be, in words for an operator; empty if it is."""
     version: Version | None = None
     """How advanced its history is."""
+    engine: str = ""
+    """`vsr`, or empty where a stack orders the entries; the fields below are for **vsr**."""
+    primary: str = ""
+    """Who leads the view, with its life."""
+    viewstamp: str = ""
+    """The last event it knows."""
+    transactions: int = 0
+    """How many are in progress."""
 
 
 class Reported(msgspec.Struct, tag=15, frozen=True, array_like=True, gc=False):
@@ -269,7 +295,7 @@ class Reported(msgspec.Struct, tag=15, frozen=True, array_like=True, gc=False):
     report: Report
 
 
-FromClient = Hello | Proof | Ask | Ping
+FromClient = Hello | Proof | Ask | Ping | Carry
 FromReplica = (
     Challenge
     | Welcome
@@ -282,6 +308,7 @@ FromReplica = (
     | News
     | Pong
     | Reported
+    | Carry
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from coterie.client.group import GroupClient
     from coterie.client.session import Session
+    from coterie.client.transacted import TransactedCalls
     from coterie.kernel.views import Viewstamp
     from coterie.objects import Definition
     from coterie.objects.faces import LevelName
@@ -27,11 +28,15 @@ BATCH_BYTES_MAX = 128 << 10
 
 
 class Connection:
-    """What stands behind an object: the client, and the session in which it is called."""
+    """What stands behind an object: the client, and the session in which it is called.
 
-    def __init__(self, client: GroupClient, session: Session) -> None:
+    Where the group takes transactions, the session makes one of each call, queries included.
+    """
+
+    def __init__(self, client: GroupClient, session: Session | TransactedCalls) -> None:
         self.client = client
         self.session = session
+        self.query = getattr(session, "query", client.query)
 
 
 class RemoteUpdate:
@@ -152,7 +157,7 @@ class RemoteQuery:
     def _ask(
         self, args: Sequence[object], kwargs: Mapping[str, object], *, is_detailed: bool
     ) -> Awaitable[Any]:
-        return self._connection.client.query(
+        return self._connection.query(
             self._name,
             self._encode(args, kwargs),
             self._decode,
@@ -227,6 +232,12 @@ def connection_of(replicated: object) -> Connection:
     found = vars(replicated).get("_RemoteObject__connection")
     assert isinstance(found, Connection), "not an object that connect() gave"
     return found
+
+
+def definition_of(replicated: object) -> Definition:
+    """Give what is known of the class of an object that `connect` gave."""
+    definition: Definition = vars(replicated)["_RemoteObject__definition"]
+    return definition
 
 
 def encode_plain(args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:

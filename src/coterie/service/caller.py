@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from coterie.client.errors import BUSY, WRONG_GROUP, WRONG_SECRET, WRONG_VERSION
 from coterie.client.frames import HEAD_BYTES, FrameReader, encode_frame
@@ -21,6 +21,7 @@ from coterie.client.messages import (
     TOKEN_MAX,
     Answers,
     Ask,
+    Carry,
     Challenge,
     Farewell,
     FromReplica,
@@ -43,8 +44,8 @@ from coterie.objects.outcomes import AllDone, Done, Failed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coterie.objects import Answer, ObjectHost
-    from coterie.service.front import ObjectFront
+    from coterie.client.messages import Peer
+    from coterie.objects import Answer
     from coterie.service.port import ClientPort
 
 GREETING_BYTES_MAX = 4096
@@ -53,13 +54,56 @@ MALFORMED = "malformed"
 """The kind of farewell to a client that sends what makes no sense."""
 
 
+class GroupFront(Protocol):
+    """What a caller needs of the group it speaks to: `ObjectFront`, or `CohortFront`."""
+
+    group: str
+
+    @property
+    def engine(self) -> str:
+        """`vsr` where the group takes transactions."""
+
+    @property
+    def class_name(self) -> str:
+        """What the group replicates."""
+
+    @property
+    def window_requests_max(self) -> int:
+        """How many requests of a session may be outstanding."""
+
+    @property
+    def majority(self) -> int:
+        """How many replicas it takes."""
+
+    @property
+    def role(self) -> str:
+        """What the replica may do at present."""
+
+    def peers(self) -> list[Peer]:
+        """The replicas of the group."""
+
+    def add(self, caller: Caller) -> None:
+        """Take a caller that has been made welcome."""
+
+    def remove(self, caller: Caller) -> None:
+        """Forget a caller whose connection has ended."""
+
+    def receive(self, caller: Caller, ask: Ask, size: int) -> None:
+        """Have all requests of one frame made inside a turn; then call `taken`."""
+
+    def tell_news(self) -> None:
+        """Tell all callers where the replica and its peers stand."""
+
+
 class Caller(asyncio.Protocol):
     """One connected client."""
 
     def __init__(self, port: ClientPort, number: int) -> None:
         self.number = number
-        self.front: ObjectFront | None = None
+        self.front: GroupFront | None = None
         """The group it speaks to, once it was made welcome."""
+        self.guest = ""
+        """The process that the client is to cohorts, once it has said something to them."""
         self.sessions: set[int] = set()
         self.watched: set[tuple[int, int]] = set()
         self.unsettled = 0
@@ -171,17 +215,11 @@ class Caller(asyncio.Protocol):
         front = self.front
         match message:
             case Ask() if front is not None:
-                self._untaken_bytes += size
-                if self._untaken_bytes > self._port.settings.untaken_bytes_max:
-                    self._read_or_not()
-
-                def take(host: ObjectHost) -> None:
-                    self._untaken_bytes -= size
-                    if not self._is_reading:
-                        self._read_or_not()
-                    front.take(host, self, message)
-
-                front.hosted.ask(take)
+                self._untaken(size)
+                front.receive(self, message, size)
+            case Carry(frame=frame) if front is not None:
+                self._untaken(size)
+                self._port.guests.receive(self, frame, size)
             case Ping() if front is not None:
                 self._write([Pong()])
             case Hello() if self._hello is None:
@@ -190,6 +228,17 @@ class Caller(asyncio.Protocol):
                 self._check(proof)
             case _:
                 self._part(MALFORMED, "a message came out of turn: a client says hello first")
+
+    def _untaken(self, size: int) -> None:
+        self._untaken_bytes += size
+        if self._untaken_bytes > self._port.settings.untaken_bytes_max:
+            self._read_or_not()
+
+    def taken(self, size: int) -> None:
+        """Learn that a turn has taken so many bytes of what the client said."""
+        self._untaken_bytes -= size
+        if not self._is_reading:
+            self._read_or_not()
 
     def _greet(self, hello: Hello) -> None:
         self._hello = hello
@@ -220,27 +269,28 @@ class Caller(asyncio.Protocol):
         assert front is not None
         self._welcome(front, replica_proof(port.secret, *nonces, hello.group))
 
-    def _welcome(self, front: ObjectFront, proof: bytes) -> None:
+    def _welcome(self, front: GroupFront, proof: bytes) -> None:
         self._forget_deadline()
         port = self._port
         settings = port.settings
         self._reader.frame_bytes_max = settings.frame_bytes_max
         self.front = front
         front.add(self)
-        host = front.hosted.host
         self._write(
             [
                 Welcome(
                     group=front.group,
-                    class_name=host.definition.name,
+                    class_name=front.class_name,
                     replica=port.replica,
                     incarnation=port.incarnation,
                     role=front.role,
                     peers=front.peers(),
-                    majority=front.hosted.configuration.majority,
-                    window_requests_max=host.settings.window_requests_max,
+                    majority=front.majority,
+                    window_requests_max=front.window_requests_max,
                     frame_bytes_max=settings.frame_bytes_max,
                     proof=proof,
+                    engine=front.engine,
+                    cluster=port.cluster,
                 )
             ]
         )
@@ -271,6 +321,10 @@ class Caller(asyncio.Protocol):
         self._port.has_something_for(self)
         self._seal()
         self._messages.append(message)
+
+    def carry(self, frame: bytes) -> None:
+        """Have a frame of this process sent to the client when the turn has ended."""
+        self.tell(Carry(frame))
 
     def settled(self, position: int) -> None:
         """Have the client told that answers are settled."""
@@ -321,6 +375,8 @@ def _parts(message: FromReplica, limit: int) -> Iterator[bytes]:
         answer = message.answers[0]
         reason = f"the answer has {len(body)} bytes, over the limit of {limit}: ask for less"
         yield encode([Refusals([Refusal(answer.session, answer.request, "size", reason)])])
+    elif isinstance(message, Carry):
+        yield body  # no larger than frames between replicas, which clients take
     else:
         # Lists of peers and reports are bounded far below any sensible limit.
         raise AssertionError(f"a {type(message).__name__} of {len(body)} bytes")

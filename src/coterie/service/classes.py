@@ -26,8 +26,11 @@ class ClassNotFound(CoterieError):
     """The class of a group cannot be loaded; the message says why."""
 
 
-def load_class(where: str) -> Definition:
-    """Import and define the class at *where*; raises `ClassNotFound` or `NotReplicable`."""
+def load_class(where: str, *, may_wait: bool = False) -> Definition:
+    """Import and define the class at *where*; raises `ClassNotFound` or `NotReplicable`.
+
+    With *may_wait* its updates may be `async`, as viewstamped replication allows.
+    """
     module_name, _, name = where.rpartition(":")
     if not module_name or not name:
         raise ClassNotFound(f"{where!r} should say module:Class, for example airline.seats:Seats")
@@ -44,7 +47,7 @@ def load_class(where: str) -> Definition:
         what = "file" if is_file else "module"
         raise ClassNotFound(f"the {what} {module_name!r} has no class {name!r}; it has {there}")
     try:
-        return define(found)
+        return define(found, may_wait=may_wait)
     except CoterieError:
         raise
     except Exception as error:

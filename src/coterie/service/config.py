@@ -7,6 +7,11 @@
     stack = "SAFE:DYNSEQ:PVSYNC"
     sync = "turn"
 
+    [groups.bank]
+    class = "bank:Bank"
+    engine = "vsr"                   # transactions; instead of a stack
+    replicas = ["b", "c", "a"]       # optional: where, and who leads if it can
+
     [replicas.a]
     listen = "0.0.0.0:7001"          # for the other replicas
     advertise = "10.0.0.1:7001"      # what they dial, if that is another address
@@ -19,8 +24,8 @@
     ...
 
 All machines have the same file; `coterie replica --config FILE --id a` starts the one called *a*,
-with a replica of every group in one process. An unknown word in the file is an error, because a
-misspelt setting that is silently left out would be found too late.
+with a replica of each of its groups in one process. An unknown word in the file is an error,
+because a misspelt setting that is silently left out would be found too late.
 """
 
 from __future__ import annotations
@@ -31,11 +36,14 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
+from zlib import crc32
 
 import msgspec
 
 from coterie.journal.format import Sync
 from coterie.kernel.errors import CoterieError
+from coterie.kernel.views import Configuration
 from coterie.runtime.address import Address, parse_address
 from coterie.stacks import has_engine, parse_stack
 
@@ -53,10 +61,30 @@ class GroupConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     class_: str = msgspec.field(name="class")
     """Where the class is: module:Class."""
-    stack: str = DEFAULT_STACK
+    engine: Literal["", "vsr"] = ""
+    """`vsr` for viewstamped replication, with transactions; otherwise the stack says it all."""
+    stack: str = ""
+    """What keeps the replicas together, top first; empty for the default."""
     sync: Sync = Sync.NONE
     dump_interval: int = 0
     """Every how many positions the whole state is dumped for the pipeline; 0 for never."""
+    replicas: tuple[str, ...] = ()
+    """Where the group is; all if none are named. Under **vsr** the first leads if it can."""
+
+    @property
+    def is_vsr(self) -> bool:
+        """Whether it runs under viewstamped replication."""
+        return self.engine == "vsr"
+
+    @property
+    def ordered_by(self) -> str:
+        """The stack of a group that has one."""
+        return self.stack or DEFAULT_STACK
+
+    @property
+    def kept_by(self) -> str:
+        """What keeps its replicas together, in a word."""
+        return self.engine or self.ordered_by
 
 
 class ReplicaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -110,6 +138,31 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     def ids(self) -> tuple[str, ...]:
         """The replicas, in alphabetical order."""
         return tuple(sorted(self.replicas))
+
+    def members(self, group: str) -> tuple[str, ...]:
+        """Give the replicas of a group; under **vsr** in the order of preference.
+
+        If the file names none, the name of the group decides who comes first: so primaries are
+        spread (section 5), and groups that are added later change nothing for the others.
+        """
+        given = self.groups[group]
+        if given.replicas or not given.is_vsr:
+            return given.replicas or self.ids
+        first = crc32(group.encode()) % len(self.ids)
+        return self.ids[first:] + self.ids[:first]
+
+    def groups_at(self, id: str) -> dict[str, GroupConfig]:
+        """Give the groups that have a replica there."""
+        return {name: group for name, group in self.groups.items() if id in self.members(name)}
+
+
+def directory_of(config: ClusterConfig) -> dict[str, Configuration]:
+    """Say where all groups are that transactions can be over."""
+    return {
+        name: Configuration(1, config.members(name))
+        for name, group in config.groups.items()
+        if group.is_vsr
+    }
 
 
 def load_config(path: Path) -> ClusterConfig:
@@ -174,15 +227,15 @@ def encode_config(config: ClusterConfig) -> str:
 
 def _settings(section: msgspec.Struct) -> list[str]:
     return [
-        f"{name} = {_quote(value) if isinstance(value, str) else str(value).lower()}"
+        f"{name} = {_quote(value)}"
         for name, value in msgspec.to_builtins(section).items()
-        if value != ""
+        if value or not isinstance(value, str | tuple | list)
     ]
 
 
-def _quote(text: str) -> str:
-    # A JSON string is a TOML basic string.
-    return msgspec.json.encode(text).decode()
+def _quote(value: object) -> str:
+    # JSON strings, numbers, booleans and lists of these are TOML, too.
+    return msgspec.json.encode(value).decode()
 
 
 def is_loopback(address: Address) -> bool:
@@ -216,6 +269,10 @@ def _check(config: ClusterConfig) -> None:
     for name, group in config.groups.items():
         with _at(f"group {name}"):
             _check_group(group)
+            _check_members(config, group)
+    for id in config.replicas:
+        if not config.groups_at(id):
+            raise ConfigError(f"replica {id}: no group is there; name it in one, or leave it out")
     taken: dict[Address, str] = {}
     for id, replica in config.replicas.items():
         with _at(f"replica {id}"):
@@ -236,11 +293,27 @@ def _check_group(group: GroupConfig) -> None:
         raise ConfigError(
             f"class = {group.class_!r} should say module:Class, for example airline.seats:Seats"
         )
-    parse_stack(group.stack)
-    if not has_engine(group.stack):
-        raise ConfigError(f"stack = {group.stack!r} keeps no history; take {DEFAULT_STACK}")
+    if group.is_vsr and group.stack:
+        raise ConfigError('engine = "vsr" has no stack: leave one of the two out')
+    if group.sync is Sync.PRIMARY and not group.is_vsr:
+        raise ConfigError('sync = "primary" is for engine = "vsr": in a stack all replicas execute')
+    if group.is_vsr and group.dump_interval:
+        raise ConfigError('dump_interval is for stacks: under engine = "vsr" nothing is dumped')
+    if not group.is_vsr:
+        parse_stack(group.ordered_by)
+        if not has_engine(group.ordered_by):
+            raise ConfigError(f"stack = {group.stack!r} keeps no history; take {DEFAULT_STACK}")
     if group.dump_interval < 0:
         raise ConfigError("dump_interval is a number of positions, or 0 for never")
+
+
+def _check_members(config: ClusterConfig, group: GroupConfig) -> None:
+    for id in group.replicas:
+        if id not in config.replicas:
+            known = ", ".join(config.ids)
+            raise ConfigError(f"replicas: there is no replica {id!r}; there is {known}")
+        if group.replicas.count(id) > 1:
+            raise ConfigError(f"replicas: {id!r} is named twice")
 
 
 def _check_bound(replica: ReplicaConfig, security: SecurityConfig) -> None:

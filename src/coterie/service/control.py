@@ -60,7 +60,9 @@ class ProcessSeen(msgspec.Struct, frozen=True, kw_only=True):
     """starting, running, waiting (to be started again), given up, or stopped."""
     pid: int = 0
     role: str = ""
-    """In its group, as it said last."""
+    """In the group of which it said something last."""
+    roles: dict[str, str] = {}
+    """In each of its groups, as it said last."""
     restarts: int = 0
     reason: str = ""
     """Why it is not running, or why it was started again last."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coterie.kernel.engine import Version
     from coterie.objects import Definition, Method, ObjectHost
     from coterie.objects.methods import Argument
+    from coterie.service.hosted_cohort import HostedCohort
 
 
 def describe_methods(definition: Definition) -> list[MethodReport]:
@@ -81,4 +82,38 @@ def report_on(  # noqa: PLR0913 -- all by name
         faults=list(host.faults),
         version=version,
         trouble=trouble,
+    )
+
+
+def report_on_cohort(
+    hosted: HostedCohort,
+    *,
+    replica: str,
+    incarnation: int,
+    methods: list[MethodReport],
+    peers: list[Peer],
+) -> Report:
+    """Say where a cohort stands at present."""
+    status, cohort = hosted.status, hosted.cohort
+    return Report(
+        group=hosted.group,
+        class_name=hosted.definition.name,
+        documentation=inspect.getdoc(hosted.definition.cls) or "",
+        methods=methods,
+        replica=replica,
+        incarnation=incarnation,
+        role=status.role.value,
+        view=status.view,
+        members=[str(member) for member in status.members],
+        peers=peers,
+        position=status.position,
+        settled=status.settled,
+        is_zombie=status.is_zombie,
+        faults=[],
+        version=hosted.version,
+        trouble=hosted.trouble,
+        engine="vsr",
+        primary=str(cohort.cur_view.primary) if cohort.is_active else "",
+        viewstamp=str(cohort.log.last),
+        transactions=hosted.transactions,
     )

@@ -14,12 +14,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from coterie.journal.stable import found_group
 from coterie.kernel.errors import CoterieError
 from coterie.service.config import (
     ClusterConfig,
-    GroupConfig,
     ReplicaConfig,
+    directory_of,
     encode_config,
     parse_config,
 )
@@ -27,7 +29,9 @@ from coterie.service.folder import open_folder
 from coterie.service.places import CONFIG, write_config
 
 if TYPE_CHECKING:
-    from coterie.journal.format import Sync
+    from collections.abc import Mapping
+
+    from coterie.service.config import GroupConfig
 
 LOOPBACK = "127.0.0.1"
 REPLICAS_MAX = len(string.ascii_lowercase)
@@ -35,36 +39,49 @@ _LOWEST_PORT = 10_000
 _TRIES_MAX = 1000
 
 
-def make_config(  # noqa: PLR0913 -- all by name
-    folder: Path, name: str, *, class_: str, replicas: int, stack: str, sync: Sync
+def make_config(
+    folder: Path, name: str, *, groups: Mapping[str, GroupConfig], replicas: int
 ) -> ClusterConfig:
-    """Make the configuration of a group on this machine; raises `ConfigError` if it cannot be."""
+    """Make the configuration of groups on this machine; raises `ConfigError` if it cannot be.
+
+    Each group under **vsr** prefers another replica as its primary, in the order given.
+    """
     if not 1 <= replicas <= REPLICAS_MAX:
         raise CoterieError(f"a local group has 1 to {REPLICAS_MAX} replicas, not {replicas}")
     with ExitStack() as held:
         ports = [free_port(held) for _ in range(2 * replicas)]
+    ids = string.ascii_lowercase[:replicas]
     config = ClusterConfig(
         cluster=name,
-        groups={name: GroupConfig(class_=class_, stack=stack, sync=sync)},
+        groups={
+            group: msgspec.structs.replace(
+                given, replicas=(*ids[place % replicas :], *ids[: place % replicas])
+            )
+            if given.is_vsr
+            else given
+            for place, (group, given) in enumerate(groups.items())
+        },
         replicas={
             id: ReplicaConfig(
                 listen=f"{LOOPBACK}:{ports.pop()}",
                 clients=f"{LOOPBACK}:{ports.pop()}",
                 dir=str(folder / id),
             )
-            for id in string.ascii_lowercase[:replicas]
+            for id in ids
         },
     )
     return parse_config(encode_config(config), source=str(folder / CONFIG))
 
 
 def found(folder: Path, config: ClusterConfig) -> None:
-    """Make the group begin: all its replicas are founders."""
+    """Make the groups begin: all their replicas are founders."""
+    directory = directory_of(config)
     for id, replica in config.replicas.items():
-        with open_folder(Path(replica.dir), id, config.groups) as disk:
-            for group in config.groups:
+        groups = config.groups_at(id)
+        with open_folder(Path(replica.dir), id, groups) as disk:
+            for group in groups:
                 try:
-                    found_group(disk, group, id)
+                    found_group(disk, group, id, directory.get(group))
                 except ValueError as error:
                     raise CoterieError(
                         f"{error}; but {folder / CONFIG} is gone: put it back, or choose another "

@@ -75,6 +75,8 @@ class Hosted(Protocol):
 class ObjectFront:
     """Speaks for all clients of one group at one replica."""
 
+    engine = ""
+
     def __init__(self, port: ClientPort, group: str) -> None:
         self.group = group
         self.callers: dict[int, Caller] = {}
@@ -117,6 +119,21 @@ class ObjectFront:
             self.hosted.ask(lambda host: _unwatch(host, watched))
 
     @property
+    def class_name(self) -> str:
+        """What the group replicates."""
+        return self.hosted.host.definition.name
+
+    @property
+    def window_requests_max(self) -> int:
+        """How many results of a session are kept."""
+        return self.hosted.host.settings.window_requests_max
+
+    @property
+    def majority(self) -> int:
+        """How many replicas it takes."""
+        return self.hosted.configuration.majority
+
+    @property
     def role(self) -> str:
         """What the replica may do at present, in the words of `Role`."""
         status = self.hosted.host.standing
@@ -133,6 +150,15 @@ class ObjectFront:
         ]
 
     # ---- requests, inside a turn
+
+    def receive(self, caller: Caller, ask: Ask, size: int) -> None:
+        """Have all requests of one frame made inside the next turn."""
+
+        def take(host: ObjectHost) -> None:
+            caller.taken(size)
+            self.take(host, caller, ask)
+
+        self.hosted.ask(take)
 
     def take(self, host: ObjectHost, caller: Caller, ask: Ask) -> None:
         """Make all requests of one frame."""

@@ -2,7 +2,8 @@
 
 `/metrics` gives every counter of the process, its transport, its layers and its clients' port, and
 the gauges below, in the text format of Prometheus: one prefix a layer. `/healthz` answers 200 while
-every group's replica is in a primary view, and 503 with the reasons otherwise.
+every group's replica is in a primary view (under **vsr**: is primary or backup), and 503 with the
+reasons otherwise.
 
 The server speaks as much HTTP as that takes: one small request a connection, within a second.
 """
@@ -19,6 +20,7 @@ import msgspec
 
 from coterie.kernel.engine import Role
 from coterie.runtime.transport import ListenError
+from coterie.service.hosted_cohort import HostedCohort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,8 +36,15 @@ CONNECTIONS_MAX = 32
 GAUGES = {
     "primary_position": "The position of the last entry in this replica's history.",
     "primary_settled_position": "Everything up to this position is authoritative.",
-    "primary_role": "1 for the role this replica has: primary, learner, forming or minority.",
+    "primary_role": "1 for the role of this replica: primary, backup, learner, forming, minority.",
     "primary_is_zombie": "1 if this replica has lost what it knew and does not count.",
+    "vsr_events": "How many events this cohort's state reflects.",
+    "vsr_forced_events": "Up to which of them a majority is known here to know all.",
+    "vsr_objects": "Objects in this cohort's state, each with its own lock.",
+    "vsr_transactions": "Transactions in progress, as far as is known here.",
+    "vsr_committing": "Committed transactions of which not all participants have confirmed it.",
+    "vsr_view_number": "The number of the view this cohort is in.",
+    "vsr_view_members": "How many members that view has.",
     "vsync_view_number": "The number of the view this replica is in.",
     "vsync_view_members": "How many members that view has.",
     "host_sessions": "Client sessions in the replicated state.",
@@ -71,12 +80,12 @@ def samples(process: ReplicaProcess) -> Iterator[Sample]:
             yield Sample("port_callers", own, value)
         else:
             yield Sample(_counter(name), own, value)
-    for group, hosted in process.hosted.items():
+    for group, hosted in process.groups.items():
         yield from _of_group(process, hosted, own | {"group": group})
 
 
 def _of_group(
-    process: ReplicaProcess, hosted: HostedObject, labels: dict[str, str]
+    process: ReplicaProcess, hosted: HostedObject | HostedCohort, labels: dict[str, str]
 ) -> Iterator[Sample]:
     for name, value in sorted(hosted.replica.context.counters.items()):
         yield Sample(_counter(name), labels, value)
@@ -86,12 +95,21 @@ def _of_group(
             is_role = float(role is status.role)
             yield Sample("primary_role", labels | {"role": role.value}, is_role)
         yield Sample("primary_is_zombie", labels, float(status.is_zombie))
-        yield Sample("vsync_view_number", labels, status.view.number)
-        yield Sample("vsync_view_members", labels, len(status.members))
-    log = hosted.primary.log
-    yield Sample("primary_position", labels, log.end)
-    yield Sample("primary_settled_position", labels, log.settled)
-    yield Sample("host_sessions", labels, hosted.host.session_count)
+        views = "vsr" if isinstance(hosted, HostedCohort) else "vsync"
+        yield Sample(f"{views}_view_number", labels, status.view.number)
+        yield Sample(f"{views}_view_members", labels, len(status.members))
+    if isinstance(hosted, HostedCohort):
+        state = hosted.server.state
+        yield Sample("vsr_events", labels, hosted.status.position)
+        yield Sample("vsr_forced_events", labels, hosted.status.settled)
+        yield Sample("vsr_objects", labels, len(state.objects))
+        yield Sample("vsr_transactions", labels, len(state.transactions))
+        yield Sample("vsr_committing", labels, len(state.committing))
+    else:
+        log = hosted.primary.log
+        yield Sample("primary_position", labels, log.end)
+        yield Sample("primary_settled_position", labels, log.settled)
+        yield Sample("host_sessions", labels, hosted.host.session_count)
     writer = process.keepers[hosted.group].writer
     yield Sample("journal_records", labels, writer.sequence)
     yield Sample("journal_synced_records", labels, writer.synced)
@@ -133,13 +151,13 @@ class Health(NamedTuple):
 def health(process: ReplicaProcess) -> Health:
     """Look at all groups of a process."""
     reasons: dict[str, str] = {}
-    for group, hosted in process.hosted.items():
+    for group, hosted in process.groups.items():
         status = hosted.status
         if status is None:
             reasons[group] = "starting"
         elif status.is_zombie:
             reasons[group] = f"{status.role.value}; it has lost its memory and fetches the state"
-        elif status.role is not Role.PRIMARY:
+        elif not status.role.is_in_service:
             reasons[group] = status.role.value
     return Health(not reasons, reasons)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PRIMARY = Role.PRIMARY.value
+IN_SERVICE = frozenset(role.value for role in Role if role.is_in_service)
 NOTHING_KNOWN = Version(NO_VIEW, 0)
 
 
@@ -42,6 +43,11 @@ class ReplicaSeen(msgspec.Struct, frozen=True, kw_only=True):
     def is_primary(self) -> bool:
         """Whether it takes updates."""
         return self.report is not None and self.report.role == PRIMARY
+
+    @property
+    def is_in_service(self) -> bool:
+        """Whether it does its part: takes updates, or under **vsr** follows who does."""
+        return self.report is not None and self.report.role in IN_SERVICE
 
     @property
     def is_sound(self) -> bool:
@@ -85,7 +91,12 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_well(self) -> bool:
         """Whether every replica is where it should be."""
-        return all(replica.is_primary for replica in self.replicas)
+        return self.serves and all(replica.is_in_service for replica in self.replicas)
+
+    @property
+    def is_vsr(self) -> bool:
+        """Whether it runs under viewstamped replication."""
+        return any(each.report.engine == "vsr" for each in self.up if each.report is not None)
 
     @property
     def position(self) -> int:
@@ -133,6 +144,11 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
                 f"too few replicas remember; start {_names(self.down)} first, with an empty dir if "
                 "theirs is lost"
             )
+        if self.is_vsr:
+            return (
+                "a majority has lost its state, and the group has stopped, because it cannot know "
+                "what it had promised: give the replicas back their folders, or found another group"
+            )
         best = max(self.up, key=lambda each: (each.version, each.is_sound))
         return (
             f"a majority has lost its memory, and the group has stopped: if it cannot be found "
@@ -147,6 +163,11 @@ def check_recovery(overview: Overview, source: str) -> str:
     if source not in known:
         raise CoterieError(f"there is no replica {source!r}; there is {', '.join(known)}")
     chosen = known[source]
+    if overview.is_vsr:
+        raise Refused(
+            "a group under vsr is not recovered at the price of what it promised: give the "
+            "replicas back their folders, or found another group"
+        )
     if overview.serves:
         raise Refused(
             "the group serves, so nothing has to be recovered: replicas that have lost their "

@@ -3,7 +3,8 @@
 A group that `coterie serve` runs has a folder: its configuration file, a folder for each replica,
 and the control socket of its supervisor. It stands in the *state folder* of the user,
 $XDG_STATE_HOME/coterie (by default ~/.local/state/coterie), under the name of the group, or a
-symbolic link does that leads to where `--dir` put it.
+symbolic link does that leads to where `--dir` put it. Groups that are served together have one
+folder, under the name of them all, and are found by their own names, too.
 
     STATE/seats/group.toml     written last: when it is there, the group has been founded
     STATE/seats/a/             what replica a keeps: its journals, its lock, its control socket
@@ -35,10 +36,22 @@ def state_folder() -> Path:
 
 def group_names() -> list[str]:
     """Give the names of all groups that were founded on this machine."""
+    return sorted({name for folder in _folders() for name in (folder.name, *_groups_in(folder))})
+
+
+def _folders() -> list[Path]:
     folder = state_folder()
     if not folder.is_dir():
         return []
-    return sorted(entry.name for entry in folder.iterdir() if (entry / CONFIG).is_file())
+    return sorted(entry for entry in folder.iterdir() if (entry / CONFIG).is_file())
+
+
+def _groups_in(folder: Path) -> list[str]:
+    """Give the groups of a folder, none if its file cannot be read: whoever uses it is told."""
+    try:
+        return list(read_config(folder).groups)
+    except CoterieError:
+        return []
 
 
 def check_name(name: str) -> None:
@@ -51,11 +64,23 @@ def check_name(name: str) -> None:
 
 
 def find_group(name: str) -> Path:
-    """Give the folder of a group; raises `NoSuchGroup`."""
+    """Give the folder of a group, by its name or that of all that are served together.
+
+    Raises `NoSuchGroup`, also if several of that name are served with others.
+    """
     check_name(name)
     folder = state_folder() / name
     if (folder / CONFIG).is_file():
         return folder.resolve()
+    holding = [each for each in _folders() if name in _groups_in(each)]
+    if len(holding) == 1:
+        return holding[0].resolve()
+    if holding:
+        where = ", ".join(each.name for each in holding)
+        raise NoSuchGroup(
+            f"there are several groups {name!r}, in {where}: say which by --config "
+            f"{holding[0] / CONFIG}"
+        )
     if folder.is_symlink() and not folder.exists():
         raise NoSuchGroup(
             f"the folder of group {name!r}, {folder.readlink()}, is gone: "

@@ -1,8 +1,8 @@
 """The port at which a process takes clients, for all groups it hosts.
 
     port = ClientPort(replica="a", incarnation=1, listen=address, addresses={"a": ...})
-    hosted = HostedObject(..., front=port.front("seats"))
-    port.front("seats").attach(hosted)
+    front = port.front("seats")
+    front.attach(HostedObject(..., front=front))
     live.driver.turn_ended.append(port.turn_ended)
     async with port:
         ...
@@ -22,12 +22,16 @@ from coterie.runtime.address import Address
 from coterie.runtime.events import Events
 from coterie.runtime.transport import ListenError
 from coterie.service.caller import Caller
+from coterie.service.cohort_front import CohortFront
 from coterie.service.front import ObjectFront
+from coterie.service.guests import Guests
 from coterie.service.settings import DEFAULT_PORT_SETTINGS, PortSettings
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
+
+    from coterie.service.caller import GroupFront
 
 
 class ClientPort:
@@ -44,6 +48,8 @@ class ClientPort:
         incarnation: int,
         listen: Address | socket.socket,
         addresses: Mapping[str, str],
+        cluster: str = "",
+        guests: Guests | None = None,
         secret: bytes | None = None,
         tls: ssl.SSLContext | None = None,
         settings: PortSettings = DEFAULT_PORT_SETTINGS,
@@ -53,11 +59,13 @@ class ClientPort:
         self.replica = replica
         self.incarnation = incarnation
         self.addresses = dict(addresses)
+        self.cluster = cluster
+        self.guests = Guests() if guests is None else guests
         self.secret = secret
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.events = Events(port=replica)
-        self.fronts: dict[str, ObjectFront] = {}
+        self.fronts: dict[str, GroupFront] = {}
         self._listen = listen
         self._tls = tls
         self._server: asyncio.Server | None = None
@@ -69,11 +77,19 @@ class ClientPort:
 
     def front(self, group: str) -> ObjectFront:
         """Give the front of a group, which is to be attached to its replica."""
-        if group not in self.fronts:
-            self.fronts[group] = ObjectFront(self, group)
-        return self.fronts[group]
+        front = self.fronts.get(group)
+        if not isinstance(front, ObjectFront):
+            front = self.fronts[group] = ObjectFront(self, group)
+        return front
 
-    def find(self, group: str) -> ObjectFront | None:
+    def cohort_front(self, group: str) -> CohortFront:
+        """Give the front of a group under **vsr**, which is to be attached to its cohort."""
+        front = self.fronts.get(group)
+        if not isinstance(front, CohortFront):
+            front = self.fronts[group] = CohortFront(self, group)
+        return front
+
+    def find(self, group: str) -> GroupFront | None:
         """Give the front of a group by its name; no name is enough where there is one group."""
         if not group and len(self.fronts) == 1:
             return next(iter(self.fronts.values()))
@@ -157,6 +173,7 @@ class ClientPort:
         self._to_flush.pop(caller, None)
         if caller.front is not None:
             caller.front.remove(caller)
+        self.guests.remove(caller)
         if self._empty is not None and not self._callers and not self._empty.done():
             self._empty.set_result(None)
 

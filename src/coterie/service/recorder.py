@@ -10,14 +10,14 @@ from coterie.runtime.port import Syncing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from coterie.journal.keeper import JournalKeeper
+    from coterie.journal.keeper import Keeper
     from coterie.kernel.records import Record
 
 
 class JournalRecorder:
     """Keeps the journals of all replicas of one process, one for each group."""
 
-    def __init__(self, keepers: Mapping[str, JournalKeeper]) -> None:
+    def __init__(self, keepers: Mapping[str, Keeper]) -> None:
         self._keepers = dict(keepers)
 
     def record(self, records: Sequence[Record]) -> None:
@@ -35,7 +35,7 @@ class JournalRecorder:
         needed = Syncing.NOT_NOW
         for keeper in self._keepers.values():
             if keeper.needs_sync(now):
-                if keeper.settings.journal.sync is Sync.TURN:
+                if keeper.settings.journal.sync in {Sync.TURN, Sync.PRIMARY}:
                     return Syncing.BEFORE_FRAMES
                 needed = Syncing.BESIDE_TURNS
         return needed

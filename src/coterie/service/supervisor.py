@@ -18,10 +18,10 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-from coterie.kernel.engine import Role
 from coterie.kernel.errors import CoterieError
 from coterie.service.control import Answer, Look, ProcessSeen, Stop, listening
 from coterie.service.folder import lock_folder
+from coterie.service.overview import IN_SERVICE
 from coterie.service.places import CONFIG
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class _Watched:
         self._supervisor = supervisor
         self._state = "starting"
         self._role = ""
+        self._roles: dict[str, str] = {}
         self._reason = ""
         self._lives = 0
         self._useless = 0
@@ -124,6 +125,7 @@ class _Watched:
             id=self.id,
             state=self._state,
             role=self._role,
+            roles=dict(self._roles),
             pid=0 if self._process is None else self._process.pid,
             restarts=max(0, self._lives - 1),
             reason=self._reason,
@@ -188,7 +190,7 @@ class _Watched:
                 await asyncio.wait({reading}, timeout=DRAIN_SECONDS)
                 return status
             finally:
-                self._process, self._role = None, ""
+                self._process, self._role, self._roles = None, "", {}
                 reading.cancel()
                 await asyncio.wait({reading})  # it uses the pipe
 
@@ -219,7 +221,8 @@ class _Watched:
             self._state = "running"
         elif name == "role":
             self._role = str(event.get("role", ""))
-            self._was_of_use = self._was_of_use or self._role == Role.PRIMARY.value
+            self._roles[str(event.get("group", ""))] = self._role
+            self._was_of_use = self._was_of_use or self._role in IN_SERVICE
         self._say(name, **{"replica": self.id, **event})
 
     def _why(self, status: int) -> str:
