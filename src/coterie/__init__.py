@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coterie.client import connect, connect_blocking
+    from coterie.client.transactions import outcome_of, transaction
     from coterie.locally import group_of, local
     from coterie.objects import query, update
 
@@ -20,7 +21,9 @@ __all__ = [
     "connect_blocking",
     "group_of",
     "local",
+    "outcome_of",
     "query",
+    "transaction",
     "update",
 ]
 
@@ -29,7 +32,9 @@ _WHERE = {
     "connect_blocking": "coterie.client",
     "group_of": "coterie.locally",
     "local": "coterie.locally",
+    "outcome_of": "coterie.client.transactions",
     "query": "coterie.objects",
+    "transaction": "coterie.client.transactions",
     "update": "coterie.objects",
 }
 

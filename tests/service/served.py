@@ -73,6 +73,10 @@ class Ledger:
 class Served:
     """One group; `async with` starts it and stops it in good order."""
 
+    name = "ledger"
+    words: tuple[str, ...] = ("ledger.py:Ledger",)
+    """What is served, from a file that has the name of the group."""
+
     def __init__(self, folder: Path, *options: str, source: str = LEDGER) -> None:
         self.folder = folder
         self.events: list[dict[str, Any]] = []
@@ -86,7 +90,7 @@ class Served:
     @property
     def place(self) -> Path:
         """The folder of the group."""
-        return self.folder / "state" / "coterie" / "ledger"
+        return self.folder / "state" / "coterie" / self.name
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -96,9 +100,9 @@ class Served:
         await self.stop()
 
     async def start(self) -> None:
-        (self.folder / "ledger.py").write_text(self._source, encoding="utf-8")
+        (self.folder / f"{self.name}.py").write_text(self._source, encoding="utf-8")
         self._process = await asyncio.create_subprocess_exec(
-            *(*COTERIE, "serve", "ledger.py:Ledger", "--json", *self._options),
+            *(*COTERIE, "serve", *self.words, "--json", *self._options),
             cwd=self.folder,
             env=self._environment,
             stdout=asyncio.subprocess.PIPE,
