@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from shutil import copy, copytree
+from shutil import copy, copytree, which
 
 import pytest
 
@@ -212,3 +212,31 @@ def test_check_refuses_options_before_it_installs(
 ) -> None:
     assert checkout.run("check", *options) == (2, "", sentence)
     assert checkout.installed() == []
+
+
+@pytest.mark.parametrize("can_install", [True, False])
+def test_a_missing_browser_is_installed_or_missed_loudly(
+    checkout: Checkout, *, can_install: bool
+) -> None:
+    folder = checkout.home / "bin"
+    folder.mkdir()
+    for tool in ("bash", "cat", "chmod", "cp", "dirname", "env", "mkdir", "readlink", "rm"):
+        found = which(tool)
+        assert found is not None
+        (folder / tool).symlink_to(found)
+    checkout.program("bin/id", f"#!/bin/sh\necho {0 if can_install else 1000}\n")
+    log = shlex.quote(str(checkout.home / "asked"))
+    checkout.program(
+        "bin/apt-get",
+        f"#!/bin/sh\necho $* >>{log}\ncp {folder}/id {folder}/chromium\n",
+    )
+    status, _, err = checkout.run("check", "--long", PATH=str(folder))
+    assert status == 1
+    assert "FAILED at format" in err, "there is no ruff in this environment"
+    is_asked = (checkout.home / "asked").exists()
+    assert is_asked == can_install
+    if can_install:
+        assert "install -y --no-install-recommends chromium" in (checkout.home / "asked").read_text(
+            "utf-8"
+        )
+    assert ("WARNING: there is no Chromium and it could not be installed" in err) != can_install

@@ -43,13 +43,17 @@ def report_here(rival: str = "") -> Report:
 
 
 def test_the_journals_keep_every_promise(tmp_path: Path) -> None:
-    assert write_journals(tmp_path / "journals", 7_000) == 7_000
+    written = write_journals(tmp_path / "journals", 9_000)
+    assert written == (7_500, 1_500)
     lake = seal_here(tmp_path / "journals", tmp_path / "lake", width=1_000)
     history = history_here(lake)
-    assert [row["position"] for row in history] == list(range(1, 1_401))
+    assert [row["position"] for row in history] == list(range(1, 1_501))
     assert {row["standing"] for row in history} == {"authoritative"}
-    assert len({row["payload"] for row in history}) == 1_400
-    assert verify_here(lake)[GROUP].violations == []
+    assert len({row["payload"] for row in history}) == 1_500
+    results = verify_here(lake)[GROUP]
+    assert results.violations == []
+    for check in ("exactly once", "linearizability", "acknowledged means authoritative"):
+        assert results.counts[check].checked == 1_500, "the answers are checked, too"
 
 
 def test_every_part_is_measured(spark: SparkSession, tmp_path: Path) -> None:
@@ -70,7 +74,7 @@ def test_every_part_is_measured(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_duckdb_counts_the_same(tmp_path: Path) -> None:
     pytest.importorskip("duckdb", reason="DuckDB is an extra: coterie[bench-rivals]")
-    write_journals(tmp_path / "journals", 5_000)
+    write_journals(tmp_path / "journals", 6_000)
     lake = seal_here(tmp_path / "journals", tmp_path / "lake", width=300)
     assert _majority_in_duckdb(lake) == 1_000
 

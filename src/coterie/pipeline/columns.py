@@ -222,8 +222,11 @@ class RepliesMaker:
         replies = self._replies
         size = len(replies)
         places = np.array(self._places, np.int64).reshape(-1, 3)
-        numbers = np.fromiter((reply.number for reply in replies), np.int64, size)
-        of_views = np.fromiter((self._bases.of(reply.view) for reply in replies), np.uint64, size)
+        numbers = np.array([reply.number for reply in replies], np.int64)
+        # Nearly all replies of a batch are of one view: it is looked at once.
+        views: dict[ViewId, int] = {}
+        which = np.array([views.setdefault(reply.view, len(views)) for reply in replies], np.int64)
+        of_views = np.array([self._bases.of(view) for view in views], np.uint64)
         group, replica, incarnation = self._constants
         batch = pa.RecordBatch.from_arrays(
             [
@@ -236,10 +239,10 @@ class RepliesMaker:
                 pa.array([reply.request for reply in replies], pa.int64()),
                 pa.array([reply.count for reply in replies], pa.int64()),
                 pa.array([reply.position for reply in replies], pa.int64()),
-                views_array(reply.view for reply in replies),
+                views_array(views).take(pa.array(which)),
                 pa.array(numbers),
-                _signed(stamps(of_views, numbers)),
-                pa.array([int(reply.standing) for reply in replies], pa.int64()),
+                _signed(stamps(of_views[which], numbers)),
+                pa.array([reply.standing for reply in replies], pa.int64()),
                 pa.array([reply.asked_at for reply in replies], pa.int64()),
                 pa.array([reply.digest for reply in replies], pa.int64()),
             ],

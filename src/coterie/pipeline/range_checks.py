@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from coterie.kernel.engine import Standing as Claim
 from coterie.pipeline.judging import Judgement, Standing, fates, judge
@@ -23,7 +24,6 @@ from coterie.pipeline.witnesses import place_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from coterie.pipeline.requests import Requests
@@ -95,7 +95,8 @@ class RangeFacts:
                 (*writer_of(file), len(table))
                 for file, table in zip(self.task.replies, tables, strict=True)
             ]
-            self._answers = Answers(read_replies(self.task.replies, _REPLY_COLUMNS), replicas)
+            nothing = read_replies([], _REPLY_COLUMNS)
+            self._answers = Answers(pa.concat_tables([nothing, *tables]), replicas)
         return self._answers
 
     @property
@@ -114,7 +115,7 @@ class RangeFacts:
             # Where nobody was answered, nobody's request needs to be known.
             chosen = self.chosen if self.task.replies else self.chosen[:0]
             payloads = self.files.take(self.judgement.rows[chosen], ("payload",))["payload"]
-            self._requests = requests_of(payloads.to_pylist())
+            self._requests = requests_of(payloads)
         return self._requests
 
     @property

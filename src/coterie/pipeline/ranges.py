@@ -64,7 +64,7 @@ class EntryFiles:
         bits: list[NDArray[np.int64]] = []
         keys: list[NDArray[np.int64]] = []
         for file in files:
-            table = pq.read_table(file, columns=["position", "fingerprint", "sequence"])
+            table = read_columns(file, ["position", "fingerprint", "sequence"])
             replica, incarnation = writer_of(file)
             columns.append(table)
             bits.append(np.full(len(table), testimony.names.index(replica), np.int64))
@@ -89,7 +89,7 @@ class EntryFiles:
         for index in np.unique(which).tolist():
             mine = np.flatnonzero(which == index)
             start = 0 if index == 0 else int(self._ends[index - 1])
-            table = pq.read_table(self.files[index], columns=list(columns))
+            table = read_columns(self.files[index], columns)
             wanted = rows[mine] - start
             # Mostly whole files are wanted, in order: then nothing is to be gathered.
             is_all = len(wanted) == len(table) and bool((np.diff(wanted) == 1).all())
@@ -99,7 +99,7 @@ class EntryFiles:
             return schema.empty_table()
         joined = pa.concat_tables(parts).cast(schema)
         order = np.concatenate(places)
-        if len(parts) == 1 and bool((np.diff(order) == 1).all()):
+        if bool((np.diff(order) == 1).all()):
             return joined
         return joined.take(pa.array(np.argsort(order, kind="stable")))
 
@@ -107,5 +107,11 @@ class EntryFiles:
 def read_replies(files: Sequence[str], columns: Sequence[str]) -> pa.Table:
     """Give *columns* of all replies of a range, and who replied."""
     schema = pa.schema([REPLIES.field(name) for name in columns])
-    parts = [pq.read_table(file, columns=list(columns)).cast(schema) for file in files]
+    parts = [read_columns(file, columns).cast(schema) for file in files]
     return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def read_columns(file: str, columns: Sequence[str]) -> pa.Table:
+    """Give *columns* of a file. There is a task for each core, so one thread is enough."""
+    with pq.ParquetFile(file, memory_map=True) as opened:
+        return opened.read(list(columns), use_threads=False)

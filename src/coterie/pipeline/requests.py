@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
-from coterie.objects.commands import Call, Calls, Effects, Read, decode_command
+from coterie.objects.commands import Call, Calls, Command, Effects, Read, decode_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    import pyarrow as pa
     from numpy.typing import NDArray
-
-    from coterie.objects.commands import Command
 
     Numbers = NDArray[np.int64]
 
 NO_SESSION = -1
 """Of entries that are no request of a client's session, and no read."""
 _TRIED = 16
+_ARRAY_HEAD = struct.Struct(">BI")
+_decode_all = msgspec.msgpack.Decoder(list[Command]).decode
 _count = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
@@ -50,25 +50,40 @@ class _Other(NamedTuple):
 _NOBODY = _Other(NO_SESSION, 0, 0, 0)
 
 
-def requests_of(payloads: Sequence[bytes]) -> Requests:
+def requests_of(payloads: pa.ChunkedArray) -> Requests:
     """Read the payloads of entries."""
     size = len(payloads)
-    if not any(_is_command(payload) for payload in payloads[:_TRIED]):
+    if not any(_is_command(payload) for payload in payloads[:_TRIED].to_pylist()):
         nothing = np.zeros(size, np.int64)
         return Requests(nothing - 1, nothing, nothing, nothing, are_commands=False)
-    commands = [_read(payload) for payload in payloads]
-    first = np.fromiter((each.request for each in commands), np.int64, size)
+    commands = [command for chunk in payloads.chunks for command in _read_all(chunk)]
+    first = np.array([each.request for each in commands], np.int64)
     last = first.copy()
     for index, each in enumerate(commands):
         if type(each) is _Other:
             last[index] = each.last
     return Requests(
-        session=np.fromiter((each.session for each in commands), np.int64, size),
+        session=np.array([each.session for each in commands], np.int64),
         first=first,
         last=last,
-        asked_at=np.fromiter((each.asked_at for each in commands), np.int64, size),
+        asked_at=np.array([each.asked_at for each in commands], np.int64),
         are_commands=True,
     )
+
+
+def _read_all(payloads: pa.BinaryArray) -> list[Call | _Other]:
+    """Read payloads at once, which is several times faster, or one by one if one is no command."""
+    if not len(payloads):
+        return []
+    # They lie one after the other in one piece of memory, so with a head they are an array.
+    _, ends, data = payloads.buffers()
+    bounds = np.frombuffer(ends, np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
+    head = _ARRAY_HEAD.pack(0xDD, len(payloads))
+    try:
+        commands = _decode_all(head + memoryview(data)[bounds[0] : bounds[-1]])
+    except (msgspec.DecodeError, RecursionError):
+        return [_read(payload) for payload in payloads.to_pylist()]
+    return [each if type(each) is Call else _other(each) for each in commands]
 
 
 def _is_command(payload: bytes) -> bool:
