@@ -105,6 +105,7 @@ def test_a_transaction_is_in_all_its_groups_or_in_none(tmp_path: Path) -> None:
     play(tmp_path, story, BANKS)
 
 
+@pytest.mark.slow  # waits for failures to be noticed
 def test_the_loss_of_primaries_costs_nothing_that_was_committed(tmp_path: Path) -> None:
     async def story(deployment: Deployment) -> None:
         await deployment.start_all()
@@ -226,6 +227,7 @@ def test_who_never_answers_costs_a_deadline_and_no_more(tmp_path: Path) -> None:
     play(tmp_path, story, groups, {"near": ("a", "c")})
 
 
+@pytest.mark.slow  # waits for failures to be noticed
 def test_how_it_ended_can_be_asked_for_when_nobody_could_say(tmp_path: Path) -> None:
     async def story(deployment: Deployment) -> None:
         await deployment.start_all()
