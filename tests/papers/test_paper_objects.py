@@ -163,7 +163,7 @@ def test_a_view_message_that_comes_too_late_is_not_accepted(stack: str) -> None:
     assert replica is not None
     for source, _, message in late:
         [sender] = [member for member in message.members if member.id == source]
-        group["c"]._call(lambda m=message, s=sender: replica.bottom.receive(s, m))  # type: ignore[misc]
+        group["c"].call(lambda m=message, s=sender: replica.bottom.receive(s, m))  # type: ignore[misc]
     group.run(milliseconds(50))
     assert [era.view for era in life_of(group, "c").eras] == before
     assert before == sorted(before)

@@ -73,4 +73,4 @@ def propose_view(group: Group, proposer: str, names: str) -> None:
     """Have a view of these members proposed, for no reason that matters."""
     change = vsync_of(group, proposer).change
     members = [vsync_of(group, name).me for name in names]
-    group[proposer]._call(lambda: change._propose(members))
+    group[proposer].call(lambda: change._propose(members))

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from coterie.checking.viewstamped import ViewstampedTracker
+from coterie.journal.format import Sync
 from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.records import StateAt
 from coterie.kernel.views import NO_VIEW, Viewstamp
 from coterie.simulation.faults import Nemesis
-from coterie.simulation.machines import MACHINE_FAULTS, World
+from coterie.simulation.machines import MACHINE_FAULTS, World, keeping
 from coterie.vsr import Cohort, VsrSettings, build_cohort
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class ChainWorld(World):
         super().__init__(
             seed=seed,
             groups={"chain": tuple(names)},
-            is_durable=is_durable,
+            journal=keeping(Sync.TURN if is_durable else Sync.NONE),
             may_lose_majority=may_lose_majority,
         )
         self.vsr_settings = settings or VsrSettings()

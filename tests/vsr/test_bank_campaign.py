@@ -7,6 +7,7 @@ import json
 import pytest
 
 from coterie.cli.main import main
+from coterie.journal.format import Sync
 from coterie.kernel.clock import seconds
 from coterie.simulation.transaction_campaign import TransactionOptions, run_transactions, spread
 
@@ -36,10 +37,13 @@ def test_a_calm_airline_sells_every_seat_once() -> None:
 
 
 @pytest.mark.slow  # a small campaign
-@pytest.mark.parametrize(("name", "durable"), [("bank", False), ("bank", True), ("airline", False)])
-def test_random_runs_keep_all_promises(name: str, *, durable: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "sync"),
+    [("bank", Sync.NONE), ("bank", Sync.PRIMARY), ("bank", Sync.TURN), ("airline", None)],
+)
+def test_random_runs_keep_all_promises(name: str, sync: Sync | None) -> None:
     for seed in range(2):
-        options = TransactionOptions(object=name, duration=seconds(8), durable=durable)
+        options = TransactionOptions(object=name, duration=seconds(8), sync=sync)
         assert run_transactions(seed, options).violations == []
 
 

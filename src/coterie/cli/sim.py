@@ -60,15 +60,16 @@ def add_parser(subparsers: Subparsers) -> Parser:
     )
     parser.add_argument(
         "--sync",
-        choices=("turn", "interval", "none"),
-        default="turn",
-        help="when replicas of an engine sync their journals (default: every turn)",
+        choices=("turn", "primary", "interval", "none"),
+        help="when replicas of an engine sync their journals (default: every turn); for --engine "
+        "vsr, which events are on disk before they count: all, the primary's, or none (default: "
+        "each seed draws)",
     )
     parser.add_argument(
         "--journals",
         default="",
         metavar="FOLDER",
-        help="write each run's journals into a folder of its own there (stacks with an engine)",
+        help="write each run's journals into a folder of its own there (engines keep journals)",
     )
     parser.add_argument("--trace", action="store_true", help="print all that happens (one seed)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="default: all cores")
@@ -129,6 +130,8 @@ def options_of(args: argparse.Namespace) -> "RunOptions":
             f"{args.stack.upper()} gives no order, so only updates that commute are right on it: "
             "choose --object counter"
         )
+    if args.sync == "primary":
+        raise UsageError("--sync primary is for --engine vsr: stacks have no primary of that kind")
     if args.trace and args.seed is None:
         raise UsageError("--trace shows one run: say which with --seed")
     chosen = _faults_named(args.faults)
@@ -137,7 +140,7 @@ def options_of(args: argparse.Namespace) -> "RunOptions":
         replicas=args.replicas,
         duration=seconds(args.duration),
         faults=chosen,
-        sync=Sync(args.sync),
+        sync=Sync(args.sync or "turn"),
         object=args.object or "",
         journals=args.journals,
     )
@@ -201,7 +204,7 @@ def command_of(args: argparse.Namespace, seed: int) -> str:
         words += f" --faults {args.faults}"
     if args.object:
         words += f" --object {args.object}"
-    if args.sync != "turn":
+    if args.sync not in {None, "turn"}:
         words += f" --sync {args.sync}"
     if args.duration != 60.0:  # noqa: PLR2004 -- the default
         words += f" --duration {args.duration:g}"

@@ -49,8 +49,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace) -> "TransactionOptions":
+    from coterie.journal.format import Sync  # noqa: PLC0415
     from coterie.kernel.clock import seconds  # noqa: PLC0415
-    from coterie.simulation.machines import MACHINE_FAULTS  # noqa: PLC0415
+    from coterie.simulation.machines import COHORT_FAULTS  # noqa: PLC0415
     from coterie.simulation.transaction_campaign import (  # noqa: PLC0415
         OBJECTS,
         REPLICAS_MAX,
@@ -75,16 +76,18 @@ def _options(args: argparse.Namespace) -> "TransactionOptions":
         raise UsageError("--trace shows one run: say which with --seed")
     chosen: list[str] = []
     for word in args.faults.split(","):
-        if word not in {"all", "none", *MACHINE_FAULTS}:
-            known = ", ".join(MACHINE_FAULTS)
+        if word not in {"all", "none", *COHORT_FAULTS}:
+            known = ", ".join(COHORT_FAULTS)
             raise UsageError(f"there is no fault '{word}' for --engine vsr; there are {known}")
-        chosen += {"all": MACHINE_FAULTS, "none": ()}.get(word, (word,))
+        chosen += {"all": COHORT_FAULTS, "none": ()}.get(word, (word,))
     return TransactionOptions(
         object=name,
         groups=args.groups,
         replicas=replicas,
         duration=seconds(args.duration),
         faults=tuple(dict.fromkeys(chosen)),
+        sync=None if args.sync is None else Sync(args.sync),
+        journals=args.journals,
     )
 
 
@@ -95,6 +98,8 @@ def _command(args: argparse.Namespace, seed: int) -> str:
         words += f" --replicas {args.replicas}"
     if args.faults != "all":
         words += f" --faults {args.faults}"
+    if args.sync is not None:
+        words += f" --sync {args.sync}"
     if args.duration != _DURATION:
         words += f" --duration {args.duration:g}"
     return words + " --trace"

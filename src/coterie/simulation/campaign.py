@@ -22,7 +22,7 @@ from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.errors import CoterieError
 from coterie.simulation.disk_faults import LOSSES
 from coterie.simulation.export import write_journals
-from coterie.simulation.faults import FAULTS, Nemesis
+from coterie.simulation.faults import FAULTS, OF_MACHINES, Nemesis
 from coterie.simulation.simulation import SIMULATED_SETTINGS, Simulation
 from coterie.stacks import LAYERS
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from coterie.kernel.layers import Layer
     from coterie.simulation.group import Group
 
-ALL_FAULTS = tuple(kind for kind in FAULTS if kind not in LOSSES)
+ALL_FAULTS = tuple(kind for kind in FAULTS if kind not in LOSSES.keys() | OF_MACHINES)
 
 _NAMES = "abcdefghijklmnopqrstuvwxyz"
 REPLICAS_MAX = len(_NAMES)

@@ -24,19 +24,10 @@ def _some_host(group: Group, random: Random) -> Host:
     return group.hosts[random.choice(list(group.hosts))]
 
 
-def _may_forget(group: Group, host: Host) -> bool:
-    """Say whether a majority would keep its memory if this host lost its own.
-
-    A group in which none does stops, and says so, until its operator accepts the loss.
-    """
-    forgetful = sum(other is host or other.lacks_memory for other in group.hosts.values())
-    return forgetful <= len(group.hosts) - group.configuration.majority
-
-
 def power(group: Group, random: Random) -> Callable[[], None]:
     """Take a replica's machine down: what it had not synced is lost, or torn."""
     host = _some_host(group, random)
-    if not group.simulation.syncs_every_turn and not _may_forget(group, host):
+    if not group.simulation.syncs_every_turn and not group.may_forget(host):
         return _nothing
     host.lose_power()
     return host.start
@@ -85,7 +76,9 @@ def bit_flip(group: Group, random: Random) -> Callable[[], None]:
     disk = host.disk
     newest = [path for path in disk.paths if path.endswith(".segment")][-1:]
     paths = [path for path in disk.paths if path not in newest and disk.size(path)]
-    if paths and _may_forget(group, host):
+    paths = [path for path in paths if not group.is_vital(path)]
+    if paths and group.may_forget(host):
+        host.is_damaged = True
         path, offset = disk.flip_bit(random.choice(paths))
         group.simulation.note(f"a bit of {path} at {offset} has gone bad")
     return _nothing
@@ -94,7 +87,7 @@ def bit_flip(group: Group, random: Random) -> Callable[[], None]:
 def new_machine(group: Group, random: Random) -> Callable[[], None]:
     """Replace a machine: the replica has an empty disk, and comes back as a zombie."""
     host = _some_host(group, random)
-    if not _may_forget(group, host):
+    if not group.may_forget(host):
         return _nothing
     host.replace_machine()
     return host.start

@@ -9,18 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from coterie.simulation.group import Group
+    from coterie.simulation.computer import Computer
 
 TRUE_TIMES = "true-times.csv"
 
 
-def write_journals(group: Group, folder: Path) -> None:
-    """Write the disks of all replicas into one folder, which is made if need be."""
+def write_journals(hosts: Iterable[Computer], folder: Path) -> None:
+    """Write the disks of all machines into one folder, which is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = ["group,replica,incarnation,sequence,true_us"]
-    for host in group:
+    for host in hosts:
         host.disk.write_out(folder)
-        lines += [f"{group.name},{host.id},{life},{last},{at}" for life, last, at in host.written]
+        lines += [f"{group},{host.id},{life},{last},{at}" for group, life, last, at in host.written]
     (folder / TRUE_TIMES).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -169,6 +169,15 @@ def crash(group: Group, random: Random) -> Callable[[], None]:
     return host.start
 
 
+def kill(group: Group, random: Random) -> Callable[[], None]:
+    """Kill a process on a machine with several cohorts; what they wrote stays."""
+    host = _some_host(group, random)
+    if host.is_damaged and not group.may_forget(host):
+        return _nothing
+    host.kill()
+    return host.start
+
+
 def restart(group: Group, random: Random) -> Callable[[], None]:
     """Kill a replica's process and start it again at once."""
     host = _some_host(group, random)
@@ -262,6 +271,7 @@ FAULTS: dict[str, Fault] = {
     "leave": leave,
     **DISK_FAULTS,
     **LOSSES,
+    "kill": kill,
 }
 
 RARE = {
@@ -279,6 +289,8 @@ RARE = {
 
 
 _OF_JOURNALS = DISK_FAULTS.keys() | LOSSES.keys()
+OF_MACHINES = frozenset({"kill"})
+"""Faults that mean something only where `crash` is the death of a machine."""
 
 
 class Nemesis:
@@ -287,7 +299,7 @@ class Nemesis:
     def __init__(self, group: Group, random: Random, kinds: Sequence[str]) -> None:
         self._group = group
         self._random = random
-        has_journal = group.simulation.has_engine
+        has_journal = group.has_journals
         self._kinds = [kind for kind in kinds if has_journal or kind not in _OF_JOURNALS]
         self._weights = [RARE.get(kind, 1.0) for kind in self._kinds]
         self._is_active = bool(self._kinds)

@@ -68,6 +68,24 @@ class Group:
         self.simulation.network.heal(self.arrive)
         self.simulation.note("heal")
 
+    @property
+    def has_journals(self) -> bool:
+        """Whether replicas keep journals."""
+        return self.simulation.has_engine
+
+    def may_forget(self, host: Host) -> bool:
+        """Say whether a majority would keep its memory if this host lost its own.
+
+        A group in which none does stops, and says so, until its operator accepts the loss.
+        """
+        forgetful = sum(other is host or other.lacks_memory for other in self.hosts.values())
+        return forgetful <= len(self.hosts) - self.configuration.majority
+
+    def is_vital(self, path: str) -> bool:
+        """Say whether a replica could not come back without a file: it can without any."""
+        del path
+        return False
+
     def recover_by_hand(self, random: Random | None = None) -> None:
         """Have an operator look at who is there and let the most advanced history count.
 

@@ -2,7 +2,10 @@
 
 Like `coterie.simulation.group`, for engines that stand straight on the kernel: one machine hosts
 whatever *actors* are put on it, and the faults of `coterie.simulation.faults` can be done to it.
-What is on stable storage is kept from life to life; the state only if the world is durable.
+
+Cohorts keep journals on the machine's disk, as real ones do. Here `crash` is the death of the
+machine, which loses what was not synced: with the default `sync = "none"` the state of every cohort
+that was active. `kill` is the death of the process, which loses nothing that was written.
 """
 
 from __future__ import annotations
@@ -12,24 +15,30 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
+from coterie.journal.cohort_keeper import CohortKeeper
+from coterie.journal.cohorts import recover_cohort
+from coterie.journal.format import Sync
+from coterie.journal.stable import found_group
+from coterie.journal.writer import StorageFailed
 from coterie.kernel.clock import Duration, milliseconds
-from coterie.kernel.errors import FrameError
 from coterie.kernel.layers import Context
 from coterie.kernel.process import Process
 from coterie.kernel.views import Configuration, Member
-from coterie.kernel.wire import decode_frame
 from coterie.membership.detector import HeartbeatDetector
-from coterie.simulation.simulation import SIMULATED_SETTINGS, Simulation
+from coterie.simulation.computer import Computer
+from coterie.simulation.disk import Died
+from coterie.simulation.simulation import SIMULATED_JOURNAL, SIMULATED_SETTINGS, Simulation
 from coterie.vsr.cohort import Cohort
-from coterie.vsr.module import Memory, remember
+from coterie.vsr.module import Memory
+from coterie.vsr.recovery import memory_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from coterie.kernel.records import Record, VsrRecord
+    from coterie.journal.keeper import KeeperSettings
+    from coterie.kernel.records import Record
     from coterie.kernel.replica import Replica
     from coterie.kernel.settings import Settings
-    from coterie.kernel.wire import Frame
     from coterie.simulation.network import Link
 
 MACHINE_FAULTS = (
@@ -38,10 +47,19 @@ MACHINE_FAULTS = (
     *("crash", "restart", "restart-all", "pause", "slow", "suspicion"),
     *("clock-jump", "clock-drift"),
 )
-"""Faults of `coterie.simulation.faults` that can be done to machines; their disks do not fail."""
+"""Faults of `coterie.simulation.faults` that can be done to machines whose disks do not fail."""
 
-TURN_TIME = 10
-TURN_DELAY = 100
+COHORT_FAULTS = (
+    *MACHINE_FAULTS,
+    *("kill", "power-all", "torn-write", "full-disk", "failing-sync", "bit-flip"),
+)
+"""All of them. A machine is never replaced: a cohort does not come back without its disk."""
+
+
+def keeping(sync: Sync) -> KeeperSettings:
+    """Give how journals are kept in a simulation, with these events on disk (4.2)."""
+    journal = replace(SIMULATED_JOURNAL.journal, sync=sync)
+    return replace(SIMULATED_JOURNAL, journal=journal)
 
 
 class Builder(Protocol):
@@ -51,29 +69,14 @@ class Builder(Protocol):
         """Build the replica, knowing what *memory* holds."""
 
 
-class Machine:
+class Machine(Computer):
     """One machine with one process: what can fail in it."""
 
     def __init__(self, world: World, id: str) -> None:
+        super().__init__(world.simulation, id)
         self.world = world
-        self.simulation = world.simulation
-        self.id = id
-        self.incarnation = 0
-        self.is_up = False
-        self.is_paused = False
-        self.is_leaving = False
-        self.slowness = 0
-        """Extra microseconds before each turn."""
-        self.drift = 1.0
-        """How fast the local clock runs."""
-        self.memories: dict[str, Memory] = {}
-        """What each group's cohort here has on disk."""
-        self.process: Process | None = None
-        self._clock_base = (0, 0)
-        self._frames: list[Frame] = []
-        self._calls: list[Callable[[], None]] = []
-        self._turn_at: int | None = None
-        self._events: set[int] = set()
+        self.keepers: dict[str, CohortKeeper] = {}
+        """The journals of the cohorts that live here now."""
 
     # ---- life and death
 
@@ -83,103 +86,79 @@ class Machine:
             return
         world, simulation = self.world, self.simulation
         self.incarnation += 1
-        self.is_up = True
-        self.is_paused = False
-        self._clock_base = (simulation.now, 1000 + simulation.random.randrange(10**9))
-        self._frames, self._calls = [], []
+        self.set_clock()
         everyone = tuple(world.hosts)
-        self.process = process = Process(
+        process = Process(
             id=self.id,
             incarnation=self.incarnation,
             peers=everyone,
             detector=HeartbeatDetector(self.id, self.incarnation, everyone, world.settings),
             settings=world.settings,
         )
-        for group, (configuration, build) in world.actors_on(self.id).items():
-            seed = f"{simulation.seed}/{self.id}/{group}/{self.incarnation}"
-            context = Context(
-                group=group,
-                me=Member(self.id, self.incarnation),
-                configuration=configuration,
-                settings=world.settings,
-                random=Random(seed),  # noqa: S311 -- reproducible on purpose
-                surroundings=process,
-            )
-            memory = self.memories.setdefault(group, Memory())
-            world.revived(group, context.me, memory)
-            process.host(build(context, memory))
-        simulation.note(f"{self.id} starts its life {self.incarnation}")
-        self._schedule(0)
+        try:
+            for group, (configuration, build) in world.actors_on(self.id).items():
+                seed = f"{simulation.seed}/{self.id}/{group}/{self.incarnation}"
+                context = Context(
+                    group=group,
+                    me=Member(self.id, self.incarnation),
+                    configuration=configuration,
+                    settings=world.settings,
+                    random=Random(seed),  # noqa: S311 -- reproducible on purpose
+                    surroundings=process,
+                )
+                process.host(self._build(context, build))
+        except (StorageFailed, Died) as error:
+            simulation.note(f"{self.id} cannot start: {error}")
+            self.keepers = {}
+            return
+        self.begin(process)
+
+    def _build(self, context: Context, build: Builder) -> Replica:
+        """Build an actor; a cohort with what its journal knows of earlier lives."""
+        world, group = self.world, context.group
+        if group not in world.groups:
+            return build(context, Memory())
+        keeper = world.keeper(
+            self.disk,
+            group,
+            self.id,
+            context.configuration,
+            self.simulation.journal,
+            incarnation_min=self.incarnation,
+        )
+        assert keeper.incarnation == self.incarnation, "all journals of a machine count alike"
+        memory = memory_of(keeper.recovery)
+        world.revived(group, context.me, memory)
+        replica = build(context, memory)
+        cohort = world.cohort_of(replica)
+        assert cohort is not None, "groups consist of cohorts"
+        keeper.checkpoint = cohort.checkpoint
+        self.keepers[group] = keeper
+        return replica
 
     def crash(self) -> None:
-        """Stop at once, unless a group could not survive that and the world forbids it."""
-        process = self.process
-        if not self.is_up or process is None or not self.world.may_crash(self):
-            return
-        self.simulation.note(f"{self.id} crashes")
-        for group in process.replicas:
-            self._keep_on_disk(group)
-        self.is_up = False
-        self.process = None
-        self._turn_at = None
+        """Die with the machine, unless a group could not survive that and the world forbids it."""
+        if self.is_up and self.world.may_crash(self):
+            self.simulation.note(f"{self.id} crashes")
+            self._die()
+            self.disk.lose_power()
 
-    def _keep_on_disk(self, group: str) -> None:
-        cohort = self.cohort(group)
-        memory = self.memories[group]
-        if not self.world.is_durable or cohort is None or not cohort.up_to_date:
-            self.memories[group] = replace(memory, history=(), chunks=())
-            return
-        self.memories[group] = replace(
-            memory,
-            history=tuple(cohort.log.history),
-            chunks=tuple(cohort.module.snapshot()),
-        )
-
-    def restart(self) -> None:
-        """Crash, if up, and begin a new life."""
+    def lose_power(self) -> None:
+        """Do the same."""
         self.crash()
-        self.start()
+
+    def kill(self) -> None:
+        """Have the process die; what it wrote stays."""
+        if self.is_up:
+            self.simulation.note(f"{self.id} is killed")
+            self._die()
+
+    def _die(self) -> None:
+        self.keepers = {}
+        self.end()
 
     def leave(self) -> None:
         """Cohorts do not leave."""
-
-    def pause(self) -> None:
-        """Stand still; nothing is lost, but nothing is done."""
-        if self.is_up:
-            self.simulation.note(f"{self.id} pauses")
-            self.is_paused = True
-            self._turn_at = None
-
-    def resume(self) -> None:
-        """Go on after a pause."""
-        if self.is_paused:
-            self.simulation.note(f"{self.id} resumes")
-            self.is_paused = False
-            self._schedule(0)
-
-    def suspect(self, other: str) -> None:
-        """Have the failure detector here be wrong about *other*."""
-        process = self.process
-        if process is not None:
-            self.simulation.note(f"{self.id} suspects {other}")
-            self.call(lambda: process.detector.refused(other))
-
-    def jump_clock(self, ahead: Duration) -> None:
-        """Make the local clock jump, forwards or backwards."""
-        self.simulation.note(f"{self.id}'s clock jumps by {ahead}")
-        self._clock_base = (self.simulation.now, self.clock() + ahead)
-        self._schedule(0)
-
-    def set_drift(self, drift: float) -> None:
-        """Make the local clock run faster or slower."""
-        self._clock_base = (self.simulation.now, self.clock())
-        self.drift = drift
-
-    def clock(self) -> int:
-        """Give the local time."""
-        since, base = self._clock_base
-        elapsed = self.simulation.now - since
-        return base + (elapsed if self.drift == 1.0 else int(elapsed * self.drift))
 
     # ---- use
 
@@ -188,57 +167,55 @@ class Machine:
         replica = None if self.process is None else self.process.replicas.get(group)
         return None if replica is None else self.world.cohort_of(replica)
 
-    def call(self, call: Callable[[], None]) -> None:
-        """Have something done in the next turn, if the machine is up by then."""
-        if self.is_up:
-            self._calls.append(call)
-            self._schedule(TURN_DELAY)
+    def lacks_memory(self, group: str) -> bool:
+        """Say whether a cohort has lost its state, or would have if it began anew now."""
+        cohort = self.cohort(group)
+        if cohort is not None and not self.is_damaged:
+            return not cohort.up_to_date
+        found = recover_cohort(self.disk, group, self.id, self.world.groups[group])
+        return not found.has_state or (cohort is not None and not cohort.up_to_date)
 
-    def take(self, frame: bytes) -> None:
-        """Take bytes from the network."""
-        if not self.is_up or self.process is None:
-            return
+    # ---- turns
+
+    def arrive(self, source: str, destination: str, frame: bytes, delay: int) -> None:
+        """Have a frame arrive at its destination."""
+        self.world.arrive(source, destination, frame, delay)
+
+    def store(self, records: Sequence[Record], now: int) -> bool:
+        """Write a turn down before anything of it leaves; say whether we are still alive."""
+        by_group: dict[str, list[Record]] = {}
+        for record in records:
+            by_group.setdefault(record.group, []).append(record)
         try:
-            decoded = decode_frame(frame, frame_bytes_max=self.world.settings.frame_bytes_max)
-        except FrameError as error:
-            self.process.count(f"process.frames_dropped_{error.kind}")
-            return
-        self._frames.append(decoded)
-        self._schedule(TURN_DELAY)
-
-    def _schedule(self, wait: int) -> None:
-        if not self.is_up or self.is_paused:
-            return
-        at = self.simulation.now + max(wait, 0) + self.slowness
-        if self._turn_at is None or at < self._turn_at:
-            self._turn_at = at
-            if at not in self._events:
-                self._events.add(at)
-                self.simulation.at(at - self.simulation.now, self._turn, at)
-
-    def _turn(self, at: int) -> None:
-        self._events.discard(at)
-        process = self.process
-        if at != self._turn_at or process is None:
-            return
-        self._turn_at = None
-        frames, self._frames = self._frames, []
-        calls, self._calls = self._calls, []
-        effects = process.turn(self.clock(), frames, calls)
-        for record in effects.records:
-            if record.group in self.memories:
-                self.memories[record.group] = self.world.remember(
-                    self.memories[record.group], record
-                )
+            for group, keeper in self.keepers.items():
+                if group in by_group:
+                    keeper.write(by_group[group])
+                    place = (group, self.incarnation, keeper.writer.sequence)
+                    self.written.append((*place, self.simulation.now))
+                if keeper.needs_sync(now):
+                    keeper.sync()
+        except (StorageFailed, Died) as error:
+            self._die_of(error)
+            return False
+        for record in records:
             self.world.record(record)
-        simulation = self.simulation
-        for destination, frame in effects.frames:
-            simulation.note_frame(self.id, destination, frame)
-            simulation.network.carry(self.id, destination, frame, self.world.arrive)
-        deadline = process.next_deadline()
-        if deadline is not None:
-            wait = max(deadline - self.clock(), TURN_TIME)
-            self._schedule(wait if self.drift == 1.0 else int(wait / self.drift) + 1)
+        return True
+
+    def end_turn(self) -> bool:
+        """Take snapshots and make room when it is time; say whether we are still alive."""
+        for keeper in self.keepers.values():
+            work = keeper.housekeeping()
+            if work is not None:
+                try:
+                    work()
+                except (StorageFailed, Died) as error:
+                    self._die_of(error)
+                    return False
+        return True
+
+    def _die_of(self, error: Exception) -> None:
+        self.simulation.note(f"{self.id}: {error}")
+        self.kill()
 
 
 class World:
@@ -250,15 +227,17 @@ class World:
         seed: int,
         groups: Mapping[str, tuple[str, ...]],
         settings: Settings = SIMULATED_SETTINGS,
-        is_durable: bool = False,
+        journal: KeeperSettings | None = None,
         may_lose_majority: bool = False,
     ) -> None:
-        self.simulation = Simulation(seed=seed, stack="VSYNC")
+        self.simulation = Simulation(
+            seed=seed, stack="VSYNC", settings=settings, journal=journal or keeping(Sync.NONE)
+        )
         self.settings = settings
-        self.is_durable = is_durable
         self.may_lose_majority = may_lose_majority
         """Whether machines may crash although a group would lose its memory for ever."""
-        self.remember = remember
+        self.keeper: type[CohortKeeper] = CohortKeeper
+        """How journals are kept; tests put in broken ones."""
         self.groups = {name: Configuration(1, members) for name, members in groups.items()}
         self.configuration = next(iter(self.groups.values()))
         self._actors: dict[str, dict[str, tuple[Configuration, Builder]]] = {}
@@ -266,8 +245,11 @@ class World:
 
     def put(self, machine: str, group: str, configuration: Configuration, build: Builder) -> None:
         """Have an actor live on a machine."""
-        if machine not in self.hosts:
-            self.hosts[machine] = Machine(self, machine)
+        host = self.hosts.get(machine)
+        if host is None:
+            host = self.hosts[machine] = Machine(self, machine)
+        if group in self.groups:
+            found_group(host.disk, group, machine, configuration)
         self._actors.setdefault(machine, {})[group] = (configuration, build)
 
     def start(self) -> None:
@@ -284,24 +266,38 @@ class World:
         bottom = replica.bottom
         return bottom if isinstance(bottom, Cohort) else None
 
+    has_journals = True
+
     def may_crash(self, machine: Machine) -> bool:
+        """Say whether every group survives that this machine loses what it had not synced."""
+        is_durable = self.simulation.syncs_every_turn and not machine.is_damaged
+        return is_durable or self.may_forget(machine)
+
+    def may_forget(self, machine: Machine) -> bool:
         """Say whether every group keeps a majority with a memory if this machine loses its own."""
-        if self.is_durable or self.may_lose_majority:
+        if self.may_lose_majority:
             return True
         for group, configuration in self.groups.items():
             if machine.id not in configuration.members:
                 continue
-            cohorts = [
-                self.hosts[id].cohort(group) for id in configuration.members if id != machine.id
-            ]
-            forgetful = sum(1 for each in cohorts if each is None or not each.up_to_date)
+            others = [self.hosts[id] for id in configuration.members if id != machine.id]
+            forgetful = sum(1 for each in others if self._may_lack_memory(each, group))
             if forgetful + 1 > len(configuration.members) - configuration.majority:
                 return False
         return True
 
+    def _may_lack_memory(self, machine: Machine, group: str) -> bool:
+        # What is down now may lose its machine before it comes back.
+        is_lost = not machine.is_up and not self.simulation.syncs_every_turn
+        return is_lost or machine.lacks_memory(group)
+
+    def is_vital(self, path: str) -> bool:
+        """Say whether a machine could not come back without a file: a cohort's stable values."""
+        return path.endswith("/stable")
+
     # ---- what subclasses watch
 
-    def record(self, record: Record | VsrRecord) -> None:
+    def record(self, record: Record) -> None:
         """Take a record of any actor."""
 
     def revived(self, group: str, member: Member, memory: Memory) -> None:
@@ -338,7 +334,7 @@ class World:
             host.slowness = 0
             host.set_drift(1.0)
             host.resume()
-            host.start()
+            host.repair()
         self.simulation.note("heal")
 
     # ---- time

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from coterie.checking.history import Violation
+from coterie.journal.format import Sync
+from coterie.journal.retention import Retention
 from coterie.kernel.clock import Duration, milliseconds, seconds
+from coterie.simulation.export import write_journals
 from coterie.simulation.faults import Nemesis
-from coterie.simulation.machines import MACHINE_FAULTS
+from coterie.simulation.machines import COHORT_FAULTS, keeping
 from coterie.simulation.modules import Airline, Bank
 from coterie.simulation.transactions import TransactionWorld
 from coterie.simulation.workloads import Customers, Tellers
@@ -22,6 +27,7 @@ from coterie.vsr.settings import VsrSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coterie.journal.keeper import KeeperSettings
     from coterie.simulation.group import Group
     from coterie.simulation.modules import Methods
     from coterie.simulation.workloads import Workload
@@ -46,12 +52,14 @@ class TransactionOptions(msgspec.Struct, frozen=True, kw_only=True):
     objects: int = 4
     """Accounts in each group; few, so that transactions get into each other's way."""
     duration: Duration = seconds(15)
-    faults: tuple[str, ...] = MACHINE_FAULTS
+    faults: tuple[str, ...] = COHORT_FAULTS
     converge_within: Duration = seconds(40)
     interval: Duration = milliseconds(200)
     """The mean time between two transactions of one client; some runs are busier, some calmer."""
-    durable: bool = False
-    """Whether cohorts keep their events on disk (4.2)."""
+    sync: Sync | None = None
+    """Which events are on disk before they count (4.2); if nothing is said, each seed draws."""
+    journals: str = ""
+    """The folder that gets the journals of each run, in one of its own named by the seed."""
 
 
 class TransactionRun(msgspec.Struct, kw_only=True):
@@ -99,7 +107,7 @@ def run_transactions(
         clients=tuple(_CLIENTS),
         executor=executor,
         settings=VsrSettings(log_bytes=random.choice([2000, 1 << 20]), digest_interval=25),
-        is_durable=options.durable,
+        journal=_journal_settings(options, random),
         cohort_kind=cohort_kind,
         server_kind=server_kind,
     )
@@ -128,7 +136,16 @@ def run_transactions(
     run.faults = nemesis.counts
     run.simulated = world.simulation.now
     run.digest = world.simulation.digest
+    if options.journals:
+        write_journals(world.hosts.values(), Path(options.journals) / str(seed))
     return run
+
+
+def _journal_settings(options: TransactionOptions, random: Random) -> KeeperSettings:
+    sync = options.sync or random.choice([Sync.NONE, Sync.NONE, Sync.PRIMARY, Sync.TURN])
+    # Who wants the journals wants all of them.
+    kept = 1 << 30 if options.journals else random.choice([20_000, 1 << 30])
+    return replace(keeping(sync), retention=Retention(journal_bytes_max=kept))
 
 
 def _converge(

@@ -21,6 +21,7 @@ from coterie.kernel.layers import Layer
 from coterie.kernel.records import EventsKnown
 from coterie.kernel.replica import Replica
 from coterie.kernel.views import NO_VIEW, Configuration, Viewstamp
+from coterie.simulation.describe import describe
 from coterie.simulation.machines import World
 from coterie.vsr.client import Client, Fate, Outcome
 from coterie.vsr.cohort import Cohort
@@ -38,8 +39,9 @@ from coterie.vsr.settings import DEFAULT_VSR_SETTINGS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from coterie.journal.keeper import KeeperSettings
     from coterie.kernel.layers import Context
-    from coterie.kernel.records import Record, VsrRecord
+    from coterie.kernel.records import Record
     from coterie.kernel.views import Member, ViewId
     from coterie.vsr.client import ClientTransaction
     from coterie.vsr.events import Event
@@ -60,11 +62,11 @@ class TransactionWorld(World):
         clients: tuple[str, ...],
         executor: Callable[[], Executor],
         settings: VsrSettings = DEFAULT_VSR_SETTINGS,
-        is_durable: bool = False,
+        journal: KeeperSettings | None = None,
         cohort_kind: type[Cohort] = Cohort,
         server_kind: type[Server] = Server,
     ) -> None:
-        super().__init__(seed=seed, groups=groups, is_durable=is_durable)
+        super().__init__(seed=seed, groups=groups, journal=journal)
         self.vsr_settings = settings
         self._executor = executor
         self._cohort_kind = cohort_kind
@@ -131,7 +133,7 @@ class TransactionWorld(World):
 
     # ---- watching
 
-    def record(self, record: Record | VsrRecord) -> None:
+    def record(self, record: Record) -> None:
         """Take a record of any actor."""
         tracker = self.trackers.get(record.group)
         if tracker is None:
@@ -141,7 +143,7 @@ class TransactionWorld(World):
             for number, event in enumerate(record.events, record.first):
                 self.events[record.group, record.view, number] = event
         if self.simulation.trace is not None:
-            self.simulation.note(f"{record.group} {record.member} {record}")
+            self.simulation.note(f"{record.group} {record.member} {describe(record)}")
 
     def revived(self, group: str, member: Member, memory: Memory) -> None:
         """Learn that an actor begins a life with this memory."""
