@@ -10,7 +10,8 @@ from tests.service.cohorts import GROUPS, Deployment, play
 from tests.transactional.banks import ClassBank, Overdrawn
 
 import coterie
-from coterie.client import MethodFailed, NotDone, connect_untyped, connection_of
+from coterie.client import MethodFailed, NotDone, NotWelcome, connect_untyped, connection_of
+from coterie.client.locations import LOCATIONS, Locations
 from coterie.journal import WrongJournal
 from coterie.kernel.engine import Standing
 from coterie.kernel.errors import CoterieError
@@ -281,6 +282,28 @@ def test_groups_are_where_they_are_placed_and_led_by_whom_they_prefer(tmp_path: 
         async with deployment.bank("eu") as eu, connecting as near:
             await _move(coterie.transaction(eu, near))
             assert await near.balance("alice") == 99
+
+    groups = {"eu": GROUPS["eu"], "near": GROUPS["us"]}
+    play(tmp_path, story, groups, {"near": ("c", "b")})
+
+
+def test_the_location_service_leads_from_any_process_to_any_group(tmp_path: Path) -> None:
+    async def story(deployment: Deployment) -> None:
+        await deployment.start_all()
+        stranger = deployment.config.replicas["a"].clients
+        async with coterie.connect(Locations, stranger, group=LOCATIONS) as locations:
+            async with asyncio.timeout(20):
+                while await locations.names() != ["eu", "near"]:
+                    pass  # each process registers what it has
+            found = await locations.find("near")
+            assert found is not None
+            assert found.members == ["c", "b"]
+            assert found.addresses == [deployment.config.replicas[id].clients for id in "cb"]
+        async with coterie.connect(ClassBank, stranger, group="near") as near:
+            assert await near.deposit("alice", 1) == 101
+        with pytest.raises(NotWelcome, match="no group 'far' at this replica; there is eu"):
+            async with coterie.connect(ClassBank, stranger, group="far"):
+                pass
 
     groups = {"eu": GROUPS["eu"], "near": GROUPS["us"]}
     play(tmp_path, story, groups, {"near": ("c", "b")})

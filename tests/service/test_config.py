@@ -56,6 +56,22 @@ dir = "a"
 """
 
 
+OTHER = 'listen = "127.0.0.1:3"\nclients = "127.0.0.1:4"\ndir = "b"\n'
+
+
+def test_groups_under_vsr_have_members_in_an_order_that_stays() -> None:
+    text = SMALL.replace('"m:C"', '"m:C"\nengine = "vsr"') + f"[replicas.b]\n{OTHER}"
+    config = parse_config(text, source="group.toml")
+    assert config.groups["g"].is_vsr
+    assert sorted(config.members("g")) == ["a", "b"]
+    more = f'{text}[groups.h]\nclass = "m:C"\nengine = "vsr"\nreplicas = ["b", "a"]\n'
+    later = parse_config(more, source="group.toml")
+    assert later.members("g") == config.members("g")
+    assert later.members("h") == ("b", "a")
+    assert parse_config(encode_config(later), source="again").groups == later.groups
+    assert [*later.groups_at("a")] == ["g", "h", "coterie.locations"]
+
+
 def test_a_whole_file_is_understood() -> None:
     config = parse_config(WHOLE, source="group.toml")
     assert config.ids == ("a", "b")
@@ -102,6 +118,23 @@ def _toml(text: str) -> str:
         (('"m:C"', '"m:C"\nstack = "DYNSEK"'), "group g: "),
         (('"m:C"', '"m:C"\nstack = "DYNSEQ:VSYNC"'), "keeps no history; take SAFE:DYNSEQ:PVSYNC"),
         (('"m:C"', '"m:C"\ndump_interval = -1'), "group g: dump_interval is a number of positions"),
+        (('"m:C"', '"m:C"\nengine = "raft"'), "Invalid enum value 'raft'"),
+        (
+            ('"m:C"', '"m:C"\nengine = "vsr"\nstack = "SAFE:DYNSEQ:PVSYNC"'),
+            'group g: engine = "vsr" has no stack: leave one of the two out',
+        ),
+        (('"m:C"', '"m:C"\nengine = "vsr"\ndump_interval = 9'), "dump_interval is for stacks"),
+        (('"m:C"', '"m:C"\nsync = "primary"'), 'sync = "primary" is for engine = "vsr"'),
+        (('"m:C"', '"m:C"\nreplicas = ["b"]'), "group g: replicas: there is no replica 'b'"),
+        (('"m:C"', '"m:C"\nreplicas = ["a", "a"]'), "group g: replicas: 'a' is named twice"),
+        (("[groups.g]", '[groups."coterie.locations"]'), "is Coterie's own group"),
+        (
+            (
+                '"m:C"\n[replicas.a]',
+                '"m:C"\nreplicas = ["a"]\n[replicas.b]\n' + OTHER + "[replicas.a]",
+            ),
+            "replica b: no group is there",
+        ),
         (("[groups.g]", '[groups."../g"]'), "'../g' is no name"),
         (("[replicas.a]", '[replicas."a b"]'), "'a b' is no name"),
         (("127.0.0.1:1", "127.0.0.1"), "replica a: listen: '127.0.0.1' is no address"),

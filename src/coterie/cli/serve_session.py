@@ -105,8 +105,10 @@ class ServeSession:
                 self._begin_life(id)
                 life = fields.get("incarnation")
                 self._print(id, f"started: life {life}, clients at {fields.get('clients_at')}")
-            case "role":
+            case "role" if fields["group"] in self._served.config.groups:
                 self._say_role(id, fields)
+            case "role" | "registered":
+                pass  # the location service is our own affair
             case "ended":
                 pause = f"starts again in {fields['pause']:g} s"
                 self._print(id, f"{paint(str(fields['reason']), 'red')}; {pause}")

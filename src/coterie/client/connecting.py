@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
-from coterie.client.errors import WRONG_CLASS, NotDone, NotWelcome
+from coterie.client.errors import WRONG_CLASS, WRONG_GROUP, NotDone, NotWelcome
 from coterie.client.group import GroupClient
+from coterie.client.locations import find_location
 from coterie.client.methods import Connection, RemoteObject, RemoteQuery, RemoteUpdate, encode_plain
 from coterie.client.settings import DEFAULT_CLIENT_SETTINGS
 from coterie.objects import Kind, define
@@ -44,11 +45,25 @@ async def open_client(  # noqa: PLR0913 -- all by name
     settings: ClientSettings = DEFAULT_CLIENT_SETTINGS,
     spread: bool = True,
 ) -> AsyncIterator[GroupClient]:
-    """Open a client of a group, of which further sessions can be had."""
+    """Open a client of a group, of which further sessions can be had.
+
+    A group that is not at any of the addresses is looked for by the location service there.
+    """
     seeds = [addresses] if isinstance(addresses, str) else list(addresses)
     client = GroupClient(seeds, group=group, secret=secret, tls=tls, settings=settings)
     try:
-        await client.open(spread=spread)
+        try:
+            await client.open(spread=spread)
+        except NotWelcome as unwelcome:
+            if unwelcome.kind != WRONG_GROUP or not group:
+                raise
+            await client.close()
+            found = await find_location(seeds, group, secret=secret, tls=tls, settings=settings)
+            if found is None:
+                raise
+            seeds = found.addresses
+            client = GroupClient(seeds, group=group, secret=secret, tls=tls, settings=settings)
+            await client.open(spread=spread)
         yield client
     finally:
         await client.close()

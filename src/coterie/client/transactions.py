@@ -46,7 +46,7 @@ def transaction(*groups: object, deadline: float | None = None) -> TransactionBl
 
 
 async def outcome_of(aid: Aid, group: object, *, deadline: float | None = None) -> Outcome:
-    """Ask how a transaction ended, by its name; *group* is one that it was over.
+    """Ask how a transaction ended, by its name; *group* is the one that coordinated it.
 
     A transaction that is not decided yet is aborted by the question, so that there is an answer.
     The fate is unknown only if its coordinator does not answer either.

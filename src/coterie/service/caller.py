@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from coterie.client.errors import BUSY, WRONG_GROUP, WRONG_SECRET, WRONG_VERSION
 from coterie.client.frames import HEAD_BYTES, FrameReader, encode_frame
+from coterie.client.locations import LOCATIONS
 from coterie.client.messages import (
     NONCE_BYTES,
     TOKEN_BITS,
@@ -245,7 +246,7 @@ class Caller(asyncio.Protocol):
         port = self._port
         front = port.find(hello.group)
         if front is None:
-            names = ", ".join(sorted(port.fronts)) or "none"
+            names = ", ".join(sorted(port.fronts.keys() - {LOCATIONS})) or "none"
             if hello.group:
                 reason = f"there is no group {hello.group!r} at this replica; there is {names}"
             else:

@@ -41,6 +41,7 @@ from zlib import crc32
 
 import msgspec
 
+from coterie.client.locations import LOCATIONS, Locations
 from coterie.journal.format import Sync
 from coterie.kernel.errors import CoterieError
 from coterie.kernel.views import Configuration
@@ -85,6 +86,9 @@ class GroupConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def kept_by(self) -> str:
         """What keeps its replicas together, in a word."""
         return self.engine or self.ordered_by
+
+
+_LOCATIONS = GroupConfig(class_=f"{Locations.__module__}:{Locations.__name__}", sync=Sync.TURN)
 
 
 class ReplicaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -139,21 +143,28 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         """The replicas, in alphabetical order."""
         return tuple(sorted(self.replicas))
 
+    @property
+    def all_groups(self) -> dict[str, GroupConfig]:
+        """The groups of the file, and the location service where there are transactions."""
+        if not any(group.is_vsr for group in self.groups.values()):
+            return self.groups
+        return {**self.groups, LOCATIONS: _LOCATIONS}
+
     def members(self, group: str) -> tuple[str, ...]:
         """Give the replicas of a group; under **vsr** in the order of preference.
 
         If the file names none, the name of the group decides who comes first: so primaries are
         spread (section 5), and groups that are added later change nothing for the others.
         """
-        given = self.groups[group]
+        given = self.all_groups[group]
         if given.replicas or not given.is_vsr:
             return given.replicas or self.ids
         first = crc32(group.encode()) % len(self.ids)
         return self.ids[first:] + self.ids[:first]
 
     def groups_at(self, id: str) -> dict[str, GroupConfig]:
-        """Give the groups that have a replica there."""
-        return {name: group for name, group in self.groups.items() if id in self.members(name)}
+        """Give the groups that have a replica there, the location service included."""
+        return {name: group for name, group in self.all_groups.items() if id in self.members(name)}
 
 
 def directory_of(config: ClusterConfig) -> dict[str, Configuration]:
@@ -270,9 +281,7 @@ def _check(config: ClusterConfig) -> None:
         with _at(f"group {name}"):
             _check_group(group)
             _check_members(config, group)
-    for id in config.replicas:
-        if not config.groups_at(id):
-            raise ConfigError(f"replica {id}: no group is there; name it in one, or leave it out")
+    _check_places(config)
     taken: dict[Address, str] = {}
     for id, replica in config.replicas.items():
         with _at(f"replica {id}"):
@@ -305,6 +314,14 @@ def _check_group(group: GroupConfig) -> None:
             raise ConfigError(f"stack = {group.stack!r} keeps no history; take {DEFAULT_STACK}")
     if group.dump_interval < 0:
         raise ConfigError("dump_interval is a number of positions, or 0 for never")
+
+
+def _check_places(config: ClusterConfig) -> None:
+    if LOCATIONS in config.groups:
+        raise ConfigError(f"{LOCATIONS} is Coterie's own group: give yours another name")
+    for id in config.replicas:
+        if config.groups_at(id).keys() <= {LOCATIONS}:
+            raise ConfigError(f"replica {id}: no group is there; name it in one, or leave it out")
 
 
 def _check_members(config: ClusterConfig, group: GroupConfig) -> None:

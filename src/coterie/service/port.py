@@ -17,6 +17,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Self
 
+from coterie.client.locations import LOCATIONS
 from coterie.client.proof import check_secret
 from coterie.runtime.address import Address
 from coterie.runtime.events import Events
@@ -91,8 +92,8 @@ class ClientPort:
 
     def find(self, group: str) -> GroupFront | None:
         """Give the front of a group by its name; no name is enough where there is one group."""
-        if not group and len(self.fronts) == 1:
-            return next(iter(self.fronts.values()))
+        if not group and len(self.fronts.keys() - {LOCATIONS}) == 1:
+            [group] = self.fronts.keys() - {LOCATIONS}
         return self.fronts.get(group)
 
     def move(self, addresses: Mapping[str, str]) -> None:

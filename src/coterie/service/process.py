@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from coterie.client.locations import LOCATIONS
 from coterie.journal.cohort_keeper import CohortKeeper
 from coterie.journal.cohorts import recover_cohort
 from coterie.journal.keeper import JournalKeeper, KeeperSettings
@@ -39,6 +40,7 @@ from coterie.service.hosted_cohort import HostedCohort
 from coterie.service.metrics import MetricsPort
 from coterie.service.port import ClientPort
 from coterie.service.recorder import JournalRecorder
+from coterie.service.registering import register
 from coterie.service.security import keep_certificates_fresh, load_security
 from coterie.transactional import ObjectExecutor
 
@@ -59,7 +61,7 @@ LEAVE_SECONDS = 1.0
 
 def load_objects(config: ClusterConfig) -> dict[str, Definition]:
     """Load the class of every group; raises `ClassNotFound` or `NotReplicable`."""
-    return {name: load_object(group) for name, group in config.groups.items()}
+    return {name: load_object(group) for name, group in config.all_groups.items()}
 
 
 def load_object(group: GroupConfig) -> Definition:
@@ -158,6 +160,9 @@ class ReplicaProcess:
         if mine.metrics:
             metrics = MetricsPort(self, parse_address(mine.metrics))
             await stack.enter_async_context(metrics)
+        if LOCATIONS in self.hosted:
+            registering = asyncio.create_task(register(config, id, security))
+            stack.callback(registering.cancel)
         if security.tls is not None:
             fresh = asyncio.create_task(keep_certificates_fresh(security.tls))
             stack.callback(fresh.cancel)
