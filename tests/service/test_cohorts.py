@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -16,6 +18,7 @@ from coterie.journal import WrongJournal
 from coterie.kernel.engine import Standing
 from coterie.kernel.errors import CoterieError
 from coterie.objects import BadArguments, UnknownMethod
+from coterie.service.config import GroupConfig
 from coterie.service.metrics import exposition, health
 from coterie.service.process import ReplicaProcess, load_objects
 from coterie.transactional import CallFailed, TransactionAborted, TransactionUnknown
@@ -23,8 +26,6 @@ from coterie.vsr.client import Fate, TransactionOver
 from coterie.vsr.courier import UnknownGroup
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coterie.transactional.face import TransactionBlock
 
 BANKS = {name: GROUPS[name] for name in ("eu", "us")}
@@ -328,3 +329,17 @@ def test_an_empty_disk_is_not_taken_for_a_cohort(tmp_path: Path) -> None:
                 pass
 
     play(tmp_path, story, BANKS)
+
+
+def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).parents[2] / "examples" / "transfers.py"
+    bank = GroupConfig(class_=f"{path}:Bank", engine="vsr")
+
+    async def story(deployment: Deployment) -> None:
+        await deployment.start_all()
+        example = sys.modules["transfers"]  # the class of the groups was loaded from there
+        await example.main(deployment.seeds[0])
+        await example.main(deployment.seeds[1])
+
+    play(tmp_path, story, {"eu": bank, "us": bank})
+    assert capsys.readouterr().out.splitlines() == ["alice 0 bob 10", "alice 0 bob 20"]
