@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 BANKS = {name: GROUPS[name] for name in ("eu", "us")}
 
 
+def _withdraw_blocking(seeds: list[str]) -> int:
+    with coterie.connect_blocking(ClassBank, seeds, group="eu") as eu:
+        return eu.withdraw("alice", 6)
+
+
 async def _move(transaction: TransactionBlock) -> None:
     async with transaction as t:
         await t.eu.deposit("alice", 1)
@@ -68,6 +73,8 @@ def test_each_call_is_a_transaction_of_its_own(tmp_path: Path) -> None:
             assert await eu.balance("alice") == 106
             assert await plain.add.many([(1,), (2,), (3,)]) != []
             assert await plain.total() == 6
+        answer = await asyncio.to_thread(_withdraw_blocking, deployment.seeds)
+        assert answer == 100
         # A stack beside it, in the same processes.
         async with deployment.hits() as hits:
             assert await hits.add(2) == 2

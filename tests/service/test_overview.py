@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from coterie.client import Report
@@ -143,3 +144,38 @@ def test_a_recovery_is_refused(overview: Overview, source: str, sentence: str) -
 def test_a_recovery_from_nobody() -> None:
     with pytest.raises(CoterieError, match="there is no replica 'x'; there is a, b, c"):
         check_recovery(LOST, "x")
+
+
+def cohort(id: str, role: str, position: int, *, lost: bool = False) -> ReplicaSeen:
+    seen = up(id, role, position, zombie=lost)
+    assert seen.report is not None
+    report = msgspec.structs.replace(seen.report, engine="vsr", primary="a", viewstamp="1.a:9")
+    return msgspec.structs.replace(seen, report=report)
+
+
+def test_cohorts_are_well_with_one_primary_and_its_backups() -> None:
+    overview = group(cohort("a", "primary", 9), cohort("b", "backup", 9), cohort("c", "backup", 7))
+    assert overview.is_vsr
+    assert overview.is_well
+    assert overview.advice("g") == []
+    assert [overview.lag(each) for each in overview.replicas] == [0, 0, 2]
+    headless = group(cohort("a", "backup", 9), cohort("b", "backup", 9), down("c"))
+    assert not headless.serves
+    assert headless.advice("g")[0].startswith("no primary view yet")
+
+
+def test_a_group_under_vsr_that_lost_its_state_is_not_recovered_by_a_word() -> None:
+    lost = group(
+        cohort("a", "forming", 0, lost=True), cohort("b", "forming", 0, lost=True), down("c")
+    )
+    assert lost.advice("g") == ["too few replicas remember; start c: one may be enough"]
+    lost = group(
+        cohort("a", "forming", 0, lost=True),
+        cohort("b", "forming", 0, lost=True),
+        cohort("c", "forming", 9),
+    )
+    assert lost.has_lost_memory
+    [advice] = lost.advice("g")
+    assert advice.startswith("a majority has lost its state: if no view is formed in a moment")
+    with pytest.raises(Refused, match="a group under vsr is not recovered"):
+        check_recovery(lost, "c")

@@ -139,15 +139,17 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
         return advice
 
     def _how_to_recover(self, again: str) -> str:
+        if self.is_vsr and self.down:
+            return f"too few replicas remember; start {_names(self.down)}: one may be enough"
+        if self.is_vsr:
+            return (
+                "a majority has lost its state: if no view is formed in a moment, the group cannot "
+                "know what it had promised; give the replicas back their folders, or found another"
+            )
         if len(self.up) < self.majority:
             return (
                 f"too few replicas remember; start {_names(self.down)} first, with an empty dir if "
                 "theirs is lost"
-            )
-        if self.is_vsr:
-            return (
-                "a majority has lost its state, and the group has stopped, because it cannot know "
-                "what it had promised: give the replicas back their folders, or found another group"
             )
         best = max(self.up, key=lambda each: (each.version, each.is_sound))
         return (
