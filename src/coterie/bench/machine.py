@@ -62,15 +62,15 @@ class Others:
     def __init__(self) -> None:
         self._began = time.perf_counter()
         self._busy = _busy_seconds()
-        self._ours = _our_seconds()
+        self._ours = family_seconds()
 
     def busy_cores(self) -> float:
         """Give how many cores were busy on average with what we and our children did not do.
 
-        Children count once they have ended. 0 where the system does not tell.
+        0 where the system does not tell.
         """
         took = time.perf_counter() - self._began
-        theirs = (_busy_seconds() - self._busy) - (_our_seconds() - self._ours)
+        theirs = (_busy_seconds() - self._busy) - (family_seconds() - self._ours)
         return max(theirs / took, 0.0)
 
 
@@ -84,6 +84,31 @@ def _busy_seconds() -> float:
     return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
-def _our_seconds() -> float:
+def family_seconds() -> float:
+    """Give the processor time of this process and all below it, ended ones included."""
+    try:
+        processes = dict(filter(None, map(_times_of, Path("/proc").glob("[0-9]*/stat"))))
+    except OSError:
+        return _own_seconds()
+    family = {os.getpid()}
+    # A process is younger than its parent, but numbers begin anew: so until nobody is added.
+    size = 0
+    while size != len(family):
+        size = len(family)
+        family |= {each for each, (parent, _) in processes.items() if parent in family}
+    ticks = sum(processes[each][1] for each in family if each in processes)
+    return ticks / os.sysconf("SC_CLK_TCK") or _own_seconds()
+
+
+def _times_of(path: Path) -> tuple[int, tuple[int, int]] | None:
+    """Give a process, its parent, and the ticks of it and of its children that have ended."""
+    try:
+        words = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None  # it has ended meanwhile
+    return int(path.parent.name), (int(words[1]), sum(map(int, words[11:15])))
+
+
+def _own_seconds() -> float:
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coterie.bench.figures import Figure, Target
-from coterie.bench.machine import Others, describe_machine
+from coterie.bench.machine import Others, describe_machine, family_seconds
 from coterie.bench.pages import (
     busy_note,
     comma_separated,
@@ -130,9 +130,9 @@ def _measure_size(
     lake = Lake.make(place / "lake")
 
     def timed(section: str, what: str, work: Callable[[], object]) -> None:
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), family_seconds()
         work()
-        took = time.perf_counter() - began
+        took, cpu = time.perf_counter() - began, family_seconds() - cpu_began
         rows = written.rows if section in OF_ALL_ROWS else written.entries
         target = TARGETS.get(section) if size >= TARGET_ROWS_MIN else None
         figure = Figure(
@@ -141,6 +141,7 @@ def _measure_size(
             replicas=len(NAMES),
             value=rows / took,
             unit="/s",
+            cpu_us=1e6 * cpu / rows,
             target=None if target is None else Target(target),
         )
         report.figures.append(figure)
