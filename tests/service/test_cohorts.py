@@ -255,6 +255,29 @@ def test_how_it_ended_can_be_asked_for_when_nobody_could_say(tmp_path: Path) -> 
     play(tmp_path, story, BANKS)
 
 
+def test_a_client_that_is_closed_ends_its_calls(tmp_path: Path) -> None:
+    async def story(deployment: Deployment) -> None:
+        await deployment.start_all()
+        async with deployment.bank("eu") as eu:
+            await deployment.end_all()
+            call = asyncio.ensure_future(eu.deposit("alice", 1))
+            query = asyncio.ensure_future(eu.balance("alice"))
+            await asyncio.sleep(0)  # they begin
+            transaction = coterie.transaction(eu)
+            t = await transaction.__aenter__()
+        for ended in (call, query):
+            with pytest.raises(NotDone, match="the client was closed"):
+                await ended
+        with pytest.raises(NotDone, match="the client was closed"):
+            await eu.deposit("alice", 1)
+        with pytest.raises(TransactionAborted, match="the client was closed"):
+            await t.eu.deposit("alice", 1)
+        with pytest.raises(TransactionAborted, match="the client was closed"):
+            await transaction.__aexit__(None, None, None)
+
+    play(tmp_path, story, {"eu": GROUPS["eu"]})
+
+
 def test_operators_see_cohorts(tmp_path: Path) -> None:
     async def story(deployment: Deployment) -> None:
         await deployment.start_all()

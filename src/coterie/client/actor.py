@@ -115,6 +115,7 @@ class Actor:
 
     async def close(self) -> None:
         """End: transactions in progress are aborted by their coordinators."""
+        self.turns.close()
         self._driver.stop()
         await self._mail.close()
 

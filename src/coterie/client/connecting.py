@@ -130,9 +130,11 @@ async def _session(
 
     actor = Actor(secret=secret, tls=tls, settings=client.settings)
     actor.join(client.welcome)
+    calls = TransactedCalls(client, actor)
     try:
-        yield TransactedCalls(client, actor)
+        yield calls
     finally:
+        calls.close()
         await actor.close()
 
 

@@ -35,6 +35,7 @@ CALLS_MAX = 1024
 BATCH_MAX = 64
 _REFUSED = {cls.__name__: cls for cls in REFUSALS.values()}
 _LATE = "no outcome by the deadline"
+_CLOSED = "the client was closed"
 
 
 class _Aborted(Exception):
@@ -50,7 +51,9 @@ class TransactedCalls:
         self.actor = actor
         self._client = client
         self._room = asyncio.Semaphore(CALLS_MAX)
-        self._waiting = 0
+        self._waiting: dict[asyncio.Timeout, None] = {}
+        """The deadlines of all calls that have no outcome yet."""
+        self._is_closed = False
         self._random = Random()  # noqa: S311 -- spreads attempts in time, protects nothing
         self._ending: set[asyncio.Task[object]] = set()
 
@@ -104,7 +107,11 @@ class TransactedCalls:
         return done
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Make no further calls; those that have no outcome get one now."""
+        self._is_closed = True
+        now = self._client.loop.time()
+        for deadline in self._waiting:
+            deadline.reschedule(now)
 
     # ---- inside
 
@@ -119,8 +126,10 @@ class TransactedCalls:
         is_query: bool,
     ) -> asyncio.Future[object]:
         until = self._client.until(deadline)
-        if self._waiting >= self._client.settings.queue_max:
-            raise NotDone(f"{self._waiting} calls wait in this client (queue_max)")
+        if self._is_closed:
+            raise NotDone(_CLOSED)
+        if len(self._waiting) >= self._client.settings.queue_max:
+            raise NotDone(f"{len(self._waiting)} calls wait in this client (queue_max)")
 
         async def call() -> object:
             result = await self._call(method, arguments, until, is_query=is_query)
@@ -138,9 +147,10 @@ class TransactedCalls:
         settings = self._client.settings
         pause = settings.retry_first
         attempt = _Attempt(self, method, arguments)
-        self._waiting += 1
+        timeout = asyncio.timeout_at(until)
+        self._waiting[timeout] = None
         try:
-            async with asyncio.timeout_at(until), self._room:
+            async with timeout, self._room:
                 while True:
                     try:
                         return await attempt.run()
@@ -149,13 +159,14 @@ class TransactedCalls:
                     await asyncio.sleep(pause * self._random.uniform(0.5, 1.5))
                     pause = min(2 * pause, settings.retry_max)
         except TimeoutError:
+            late = _CLOSED if self._is_closed else _LATE
             if attempt.is_decided and not is_query:
                 raise OutcomeUnknown(
-                    f"{_LATE}: transaction {attempt.aid} may be committed"
+                    f"{late}: transaction {attempt.aid} may be committed"
                 ) from None
-            raise NotDone(f"{_LATE}: {attempt.reason}") from None
+            raise NotDone(f"{late}: {attempt.reason}") from None
         finally:
-            self._waiting -= 1
+            del self._waiting[timeout]
 
     @property
     def group(self) -> str:
@@ -163,9 +174,15 @@ class TransactedCalls:
         return self._client.group
 
     def end_later(self, ending: asyncio.Task[object]) -> None:
-        """Keep hold of what nobody waits for."""
+        """Keep hold of what nobody waits for; coordinators abort also what is not ended."""
+
+        def ended(task: asyncio.Task[object]) -> None:
+            self._ending.discard(task)
+            if not task.cancelled():
+                task.exception()  # the client may have been closed meanwhile
+
         self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        ending.add_done_callback(ended)
 
 
 class _Attempt:

@@ -60,7 +60,12 @@ class Turns:
     ) -> None:
         self._client = client
         self._submit = submit
+        self._is_closed = False
         self.definitions = definitions
+
+    def close(self) -> None:
+        """Learn that no further turns are taken."""
+        self._is_closed = True
 
     async def do(
         self, what: Callable[[Client, Callable[[T], None]], None], deadline: float | None = None
@@ -69,6 +74,9 @@ class Turns:
 
         Raises `TimeoutError` if that takes longer than *deadline*, in seconds.
         """
+        if self._is_closed:
+            # A coordinator aborts what it hears nothing more of.
+            raise TransactionAborted("the client was closed")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def then(result: T) -> None:
