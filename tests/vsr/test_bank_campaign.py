@@ -64,7 +64,7 @@ def test_the_command_line_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
         ("--object airline", "choose --engine vsr"),
         ("--engine vsr --groups 0", "--groups must be at least 1"),
         ("--engine vsr --replicas 9", "--replicas goes from 1 to 5"),
-        ("--engine vsr --faults bit-flip", "there is no fault 'bit-flip' for --engine vsr"),
+        ("--engine vsr --faults frogs", "there is no fault 'frogs' for --engine vsr"),
     ],
 )
 def test_a_wrong_command_line_is_refused(

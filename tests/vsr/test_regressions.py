@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 from tests.vsr.bank_world import EU, US, BankWorld, is_committed
@@ -12,10 +14,15 @@ from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.views import Configuration, Member, ViewId, Viewstamp
 from coterie.simulation.modules import Bank, encode
-from coterie.vsr.calling import Abort, Call, End, Ending, Reply
+from coterie.vsr.calling import Abort, Call, CallRefused, End, Ending, Reply
+from coterie.vsr.executor import Nested
 from coterie.vsr.messages import Events
 from coterie.vsr.psets import Aid, Pair, Progress
 from coterie.vsr.server import Server
+
+if TYPE_CHECKING:
+    from coterie.simulation.modules import Steps
+    from coterie.vsr.executor import Access
 
 CLIENT = Member("z", 1)
 
@@ -173,3 +180,63 @@ def test_an_event_that_cannot_be_read_is_not_known() -> None:
     with pytest.raises(BadMessage):
         backup.receive(table["a"].me, Events(known.view, known.view, known.number + 1, [b"?"]))
     assert backup.log.last == known
+
+
+@pytest.mark.parametrize("coordinator", [EU, US])
+def test_an_abort_reaches_groups_that_only_calls_have_called(coordinator: str) -> None:
+    """They were left to ask a second later, and everyone who met their locks waited that long."""
+    world = BankWorld()
+    story = world.story(coordinator)
+    story.call(EU, "send", "alice", 10, US, "bob")
+    story.abort()
+    world.run(milliseconds(20))
+    other = world.story(EU, client="y")
+    assert other.call(US, "deposit", "bob", 1) == 101
+    assert is_committed(other.commit())
+    world.settle()
+
+
+def test_an_abort_reaches_groups_whose_caller_still_waits_for_them() -> None:
+    world = BankWorld()
+    story = world.story(EU)
+    story.call(US, "balance", "other")
+    # The answer to the call that the call makes is lost.
+    link = (world.leads(US), world.leads(EU))
+    world.simulation.network.cut([link])
+    story.ask(EU, "send", "alice", 10, US, "bob")
+    world.run(milliseconds(20))
+    story.abort()
+    world.simulation.network.mend([link])
+    world.run(milliseconds(20))
+    other = world.story(US, client="y")
+    assert other.call(US, "deposit", "bob", 1) == 101
+    assert is_committed(other.commit())
+    world.settle()
+
+
+def test_a_call_that_comes_after_the_abort_does_not_run() -> None:
+    table = bank_table()
+    aid = Aid("other", ViewId(1, "m", 1), 1)
+    assert say(table, Abort("other", aid, "changed its mind")) == []
+    [refused] = say(table, call(table, aid, "1.1", "deposit", "carol", 5))
+    assert isinstance(refused, CallRefused)
+
+
+def test_a_call_refused_after_it_made_calls_says_whom_it_called() -> None:
+    """One call waits for a lock after it has called the other group, and too long."""
+
+    class SendsFirst(Bank):
+        def do_send(self, access: Access, account: str, amount: int, group: str, to: str) -> Steps:
+            yield Nested(group, "deposit", encode([to, amount]))
+            return self.do_withdraw(access, account, amount)
+
+    world = BankWorld(executor=SendsFirst)
+    holder = world.story(EU, client="y")
+    holder.call(EU, "deposit", "alice", 1)
+    story = world.story(EU)
+    assert "waited too long" in str(story.call(EU, "send", "alice", 10, US, "bob"))
+    story.abort()
+    world.run(milliseconds(20))
+    assert holder.call(US, "deposit", "bob", 1) == 101
+    assert is_committed(holder.commit())
+    world.settle()

@@ -1,7 +1,8 @@
 """Clients of transactions: tellers of a bank, customers of an airline.
 
-Money is moved between accounts of different groups in three ways: by two calls one after the other,
-by two calls at the same time, and by one call that makes the other. Audits read all accounts of all
+Money is moved between accounts of different groups in four ways: by two calls one after the other,
+by two calls at the same time, by one call that makes the other, and by two of those at the same
+time, which must not see each other's work. Audits read all accounts of all
 groups in one transaction. Customers book two seats in two groups, or none. Some clients forget
 their transactions.
 """
@@ -135,8 +136,8 @@ class Tellers(Workload):
 
     def draw(self) -> Callable[[ClientTransaction], None]:
         """Choose among transfers, audits, and being forgotten."""
-        kinds = (self._in_turn, self._at_once, self._nested, self.look, self._forgotten)
-        return self._random.choices(kinds, (4, 3, 3, 2, 0.1))[0]
+        kinds = (self._in_turn, self._at_once, self._nested, self._nested_at_once, self.look)
+        return self._random.choices((*kinds, self._forgotten), (4, 3, 2, 1, 2, 0.1))[0]
 
     def _transfer(self) -> tuple[str, str, str, str, int]:
         one, other = self.two_groups()
@@ -163,6 +164,12 @@ class Tellers(Workload):
         one, account, other, to, amount = self._transfer()
         arguments = encode([account, amount, other, to])
         transaction.call(one, "send", arguments, self.commits(transaction, 1))
+
+    def _nested_at_once(self, transaction: ClientTransaction) -> None:
+        then = self.commits(transaction, 2)
+        for _ in range(2):
+            one, account, other, to, amount = self._transfer()
+            transaction.call(one, "send", encode([account, amount, other, to]), then)
 
     def _forgotten(self, transaction: ClientTransaction) -> None:
         """Withdraw, and be forgotten by the program that did it."""

@@ -65,6 +65,8 @@ class CallRefused(_Message, tag=36, frozen=True):
     aid: Aid
     call: CallId
     reason: str
+    groups: tuple[str, ...] = ()
+    """Whom it had called before it was refused: they hold locks."""
 
 
 # ---- transactions of unreplicated clients (3.5)

@@ -10,7 +10,7 @@ from coterie.vsr.events import CallsGivenUp, CompletedCall, encode_event
 from coterie.vsr.executor import Completion
 from coterie.vsr.gstate import Transaction
 from coterie.vsr.locks import Locks, Mode, Owner
-from coterie.vsr.psets import Pair, is_within, number_of
+from coterie.vsr.psets import Pair, is_within, number_of, participants
 from coterie.vsr.remote import NotRun, RemoteCalls
 from coterie.vsr.running import Blocked, RunningCall
 
@@ -73,7 +73,7 @@ class Calls:
         """Take a call that is for this view."""
         number_of(message.call)
         aid, id = message.aid, (message.aid, message.call)
-        if aid in self._state.ended:
+        if self._server.has_ended(aid):
             self._refuse(caller, message, "the transaction has ended")
             return
         self._give_up(message)
@@ -250,6 +250,14 @@ class Calls:
         if circle:
             others = ", ".join(str(each) for each in circle[1:])
             self._give_back(running, f"deadlock over {blocked.name!r} with {others}")
+        else:
+            holders = self.locks.in_the_way(running.aid, blocked.name, blocked.mode)
+            self._tell_waiting(running, holders)
+
+    def _tell_waiting(self, running: RunningCall, holders: list[Aid]) -> None:
+        """Tell the coordinator whom a call waits for, which finds deadlocks over several groups."""
+        message = WaitsFor(self._server.group, running.aid, tuple(holders))
+        self._server.courier.tell(running.aid.group, message)
 
     def free(self) -> None:
         """Learn that locks may have been released."""
@@ -267,12 +275,14 @@ class Calls:
                 if self.locks.is_free(running.owner, blocked.name, blocked.mode, progress):
                     running.waits_for = None
                     self.locks.stop_waiting(running.owner, blocked.name)
+                    # Or it would be thought to wait for who has ended, and for nobody's good.
+                    self._tell_waiting(running, [])
                     self._run(running)
 
     def sweep(self) -> None:
         """Refuse calls that have waited for a lock for too long; tell of those that go on waiting.
 
-        What is told finds deadlocks over several groups (`deadlocks.py`).
+        Their coordinators may have changed, and those in the way, too.
         """
         server = self._server
         now, patience = server.context.now, server.settings.lock_patience
@@ -284,11 +294,21 @@ class Calls:
             if now - running.waits_since > patience:
                 names = ", ".join(map(str, holders)) or "another call of the transaction"
                 self._give_back(running, f"waited too long for {blocked.name!r}, held by {names}")
-            elif holders:
-                message = WaitsFor(server.group, running.aid, tuple(holders))
-                server.courier.tell(running.aid.group, message)
+            else:
+                self._tell_waiting(running, holders)
 
     # ---- ending
+
+    def called(self, aid: Aid) -> list[str]:
+        """Give the groups that calls of a transaction have called from here."""
+        found: list[str] = []
+        transaction = self._state.transactions.get(aid)
+        for kept in () if transaction is None else transaction.calls.values():
+            found += participants(kept.record.pset)
+        for (other, _), running in self._running.items():
+            if other == aid:
+                found += running.remote.groups
+        return list(dict.fromkeys(found))
 
     def release(self, aid: Aid) -> None:
         """Learn that a transaction has ended: forget its calls and its locks."""
@@ -314,9 +334,11 @@ class Calls:
     def _give_back(self, running: RunningCall, reason: str) -> None:
         """Refuse a call after all."""
         self._drop(running)
-        self._refuse(running.caller, running.message, reason)
+        self._refuse(running.caller, running.message, reason, tuple(running.remote.groups))
 
-    def _refuse(self, caller: Member, message: Call, reason: str) -> None:
+    def _refuse(
+        self, caller: Member, message: Call, reason: str, groups: tuple[str, ...] = ()
+    ) -> None:
         self._server.context.count("vsr.calls_refused")
-        refusal = CallRefused(self._server.group, message.aid, message.call, reason)
+        refusal = CallRefused(self._server.group, message.aid, message.call, reason, groups)
         self._server.send(caller, message.actor, refusal)

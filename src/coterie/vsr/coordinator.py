@@ -262,9 +262,11 @@ class Coordinator:
         if vote is not None:
             for group in participants(vote.pset):
                 self._courier.done(("prepare", aid, group))
+        # Who only guesses that it is aborted, because it does not know it, may not say so yet.
+        called = [] if client is None else self._server.calls.called(aid)
         self._server.add(Aborted(aid, reason))
         self._server.forget(aid)
-        self._tell_aborted(aid, groups, reason)
+        self._tell_aborted(aid, tuple(dict.fromkeys((*groups, *called))), reason)
         if client is not None and vote is not None:
             self._tell_when_sure(aid, client.process, client.actor)
 

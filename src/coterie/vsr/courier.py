@@ -107,6 +107,12 @@ class Courier:
         """Learn that a request is answered."""
         self._requests.pop(key, None)
 
+    def again(self, key: Key) -> None:
+        """Send a request once more now, because there is news for it to carry."""
+        request = self._requests.get(key)
+        if request is not None:
+            self._send(key, request)
+
     def clear(self) -> None:
         """Forget all requests."""
         self._requests.clear()

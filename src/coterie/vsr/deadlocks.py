@@ -3,8 +3,9 @@
 A group sees only the waiting at its own objects. While a call waits it tells the coordinator of its
 transaction whom it waits for. That coordinator sends a probe along: to the coordinator of each of
 those, which sends it on to the coordinators of those they wait for. A probe that comes back to
-where it began has gone round a circle. All in the circle send probes; the one with the highest
-name is the victim, and only its coordinator aborts it (design 10 g).
+where it began has gone round a circle. The one with the highest name in it is the victim, and only
+its coordinator aborts it (design 10 g). So a probe is worth sending only to names that are lower
+than the one it began with: the others would find the same circle, and abort nobody.
 
 What is known of waiting may be out of date; then a transaction is aborted in vain, and nothing
 worse happens.
@@ -50,7 +51,8 @@ class Deadlocks:
         now = self._server.context.now
         self._waits.setdefault(aid, {})[message.actor] = (now, message.holders)
         for holder in message.holders:
-            self._send((aid, holder))
+            if holder < aid:
+                self._send((aid, holder))
 
     def on_probe(self, message: Probe) -> None:
         """Send a probe on, or see that it has come round."""
@@ -67,7 +69,8 @@ class Deadlocks:
         if len(path) >= _STEPS_MAX or last in path[:-1]:
             return
         for holder in self._waiting_for(last):
-            self._send((*path, holder))
+            if holder <= path[0]:
+                self._send((*path, holder))
 
     def _waiting_for(self, aid: Aid) -> list[Aid]:
         fresh = self._server.context.now - 3 * self._server.settings.sweep

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.vsr.calling import Call
 from coterie.vsr.executor import Completion
-from coterie.vsr.psets import Pair, Progress
+from coterie.vsr.psets import Pair, Progress, participants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from coterie.kernel.views import ViewId
     from coterie.vsr.calling import CallRefused, Reply
@@ -58,7 +58,7 @@ class RemoteCalls:
         """What the client has told of itself; None if this is the client."""
         self.pset: set[Pair] = set()
         self.groups: list[str] = []
-        """All groups that were called, also in vain."""
+        """All groups that were called, also in vain, and those that they called."""
         self._count = 0
         self._waiting: dict[CallId, Callable[[Completion | NotRun], None]] = {}
 
@@ -73,8 +73,7 @@ class RemoteCalls:
         self._count += 1
         call = f"{self._prefix}{self._count}"
         self._waiting[call] = then
-        if group not in self.groups:
-            self.groups.append(group)
+        self._note([group])
         given_up = tuple(self.given_up)
 
         def make(view: ViewId) -> Call:
@@ -100,17 +99,29 @@ class RemoteCalls:
             moved=moved,
         )
 
+    def _note(self, groups: Iterable[str]) -> None:
+        self.groups += [group for group in groups if group not in self.groups]
+
     def on_reply(self, message: Reply) -> None:
         """Take the answer to a call; one to a call that was given up comes too late."""
         then = self._finished(message.call)
         if then is not None:
             self.pset.update(message.pset)
+            self._note(participants(message.pset))
+            if len(message.pset) > 1:
+                self.tell_progress()
             then(Completion(message.result, message.is_failure))
+
+    def tell_progress(self) -> None:
+        """Send calls again that may wait for one which made calls itself, and is over now."""
+        for call in list(self._waiting):
+            self._courier.again(("call", self.aid, call))
 
     def on_refused(self, message: CallRefused) -> None:
         """Take the refusal of a call."""
         then = self._finished(message.call)
         if then is not None:
+            self._note(message.groups)
             self.given_up.append(message.call)
             then(NotRun(message.reason))
 

@@ -93,6 +93,7 @@ class RunningCall:
         """Take what the client has told of itself since; the call is the same."""
         self.message = message
         self.remote.progress = message.progress
+        self.remote.tell_progress()
 
     def begin(self, executor: Executor) -> Running:
         """Run the method from its beginning."""

@@ -85,6 +85,8 @@ class Server:
         self._lost = f"calls to {self.group} were lost in a view change"
         self._touched: dict[Aid, Instant] = {}
         """When each transaction in progress was last heard of."""
+        self._void: dict[Aid, None] = {}
+        """Aborted before anything of them came here: a call may still be on its way."""
 
     def attach(self, cohort: Cohort) -> None:
         """Learn which cohort this is the module of."""
@@ -320,10 +322,20 @@ class Server:
         self.forget(message.aid)
 
     def _abort(self, aid: Aid, reason: str) -> None:
-        """Discard locks and versions."""
+        """Discard locks and versions; pass it on to whom the coordinator may not know."""
+        for group in self.calls.called(aid):
+            self.courier.tell(group, Abort(aid.group, aid, reason))
         if aid in self.state.transactions:
             self.add(Aborted(aid, reason))
+        elif aid not in self.state.ended:
+            self._void[aid] = None
+            if len(self._void) > self.settings.ended_max:
+                del self._void[next(iter(self._void))]
         self.forget(aid)
+
+    def has_ended(self, aid: Aid) -> bool:
+        """Say whether a transaction is known to be over, so that no call of it may run."""
+        return aid in self.state.ended or aid in self._void
 
     def forget(self, aid: Aid) -> None:
         """Learn that a transaction has ended here: nobody needs its locks any more."""
