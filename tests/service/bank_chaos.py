@@ -28,7 +28,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.service.banks import ACCOUNTS, BANKS, FUNDS, TOTAL, ServedBanks, Teller, load_bank
-from tests.service.teller import DEADLINE
+from tests.service.teller import DEADLINE, names_of
 
 import coterie
 from coterie.client import ClientSettings
@@ -164,7 +164,9 @@ class Chaos:
         if sum(await self._each_bank(lambda bank: bank.total())) != TOTAL:
             problems.append("money was lost or made")
         for teller in self._tellers:
-            parts = await self._each_bank(lambda bank, who=teller.name: bank.made(who))
+            parts = []
+            for who in names_of(teller.name):
+                parts += await self._each_bank(lambda bank, who=who: bank.made(who))
             transfers = teller.counts["transfers"]
             if teller.counts["undecided"]:
                 problems.append(f"{teller.name}: nobody says how some transfers ended")

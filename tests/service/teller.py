@@ -37,6 +37,11 @@ AUDITS = 0.1
 PATIENCE = 30
 
 
+def names_of(teller: str) -> list[str]:
+    """Give the names under which a client makes transfers, several at a time."""
+    return [f"{teller}.{number}" for number in range(TASKS)]
+
+
 class Teller:
     """One run."""
 
@@ -50,7 +55,7 @@ class Teller:
 
     async def run(self) -> None:
         """Work until the input ends."""
-        working = [asyncio.create_task(self._work()) for _ in range(TASKS)]
+        working = [asyncio.create_task(self._work(who)) for who in names_of(self._name)]
         async for _ in read_lines(0, line_bytes_max=4096):
             pass
         self._stopping.set()
@@ -63,14 +68,14 @@ class Teller:
             undecided=found.count(Fate.UNKNOWN),
         )
 
-    async def _work(self) -> None:
+    async def _work(self, who: str) -> None:
         while not self._stopping.is_set():
             if self._random.random() < AUDITS:
                 await self._audit()
             else:
-                await self._transfer()
+                await self._transfer(who)
 
-    async def _transfer(self) -> None:
+    async def _transfer(self, who: str) -> None:
         # Always in the same order, so that what is aborted is the work of faults for the most part.
         one, two = sorted(self._random.sample(BANKS, 2), key=BANKS.index)
         source, target = (str(self._random.randrange(ACCOUNTS)) for _ in range(2))
@@ -79,8 +84,8 @@ class Teller:
         transaction = coterie.transaction(self._banks[one], self._banks[two], deadline=DEADLINE)
         try:
             async with transaction as t:
-                await t[one].deposit(source, -amount, self._name)
-                await t[two].deposit(target, amount, self._name)
+                await t[one].deposit(source, -amount, who)
+                await t[two].deposit(target, amount, who)
         except (TransactionAborted, CallFailed, TransactionUnknown) as error:
             if isinstance(error, TransactionUnknown) and error.aid is not None:
                 self._unknown.append(error.aid)
