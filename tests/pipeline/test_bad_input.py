@@ -15,14 +15,15 @@ from zlib import crc32
 import pytest
 from tests.pipeline.by_hand import begin, write
 from tests.pipeline.here import seal_here
+from tests.pipeline.test_jobs import COUNTER
 
 from coterie.cli import exits
 from coterie.cli.main import main
-from coterie.cli.pipeline import _status, summary
+from coterie.cli.pipeline import _status, failed, summary
 from coterie.journal.format import _FIXED_CHECKED, _FIXED_HEAD
 from coterie.pipeline import cluster
 from coterie.pipeline.cluster import ClusterUnreachable, check_reachable, check_workers, places_of
-from coterie.pipeline.jobs import Outcome
+from coterie.pipeline.jobs import Outcome, run_pipeline
 from coterie.pipeline.problems import problems_of
 
 if TYPE_CHECKING:
@@ -130,6 +131,51 @@ def test_a_missing_replica_on_the_command_line(
     told = json.loads(capsys.readouterr().out)
     assert told["problems"][0].startswith("group group: there is no journal of c")
     assert "there is no journal of c" in (tmp_path / "out" / "report.html").read_text("utf-8")
+
+
+def test_strict_stops_at_damage(
+    spark: SparkSession,
+    journals: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("coterie.pipeline.session.make_session", lambda **_: Kept(spark))
+    first = min((journals / "group" / "b").rglob("*.segment"))
+    data = bytearray(first.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    first.write_bytes(data)
+    words = ["pipeline", "run", str(journals), "--out", str(tmp_path / "out"), "--only", "seal"]
+    assert main([*words, "--strict"]) == exits.UNKNOWN
+    said = capsys.readouterr().err
+    assert f"coterie: {first.relative_to(journals)}" in said
+    assert "Traceback" not in said
+    assert main(words) == exits.UNKNOWN
+    assert "PROBLEM    group group: " in capsys.readouterr().out
+
+
+def test_what_spark_itself_fails_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert failed(RuntimeError("[OUT_OF_SPACE] no room\nat x.y")) == exits.BUG
+    assert capsys.readouterr().err == "coterie: Spark failed: [OUT_OF_SPACE] no room\n"
+    assert failed(RuntimeError("Traceback\ncoterie.x.CannotReplay: no\n")) == exits.MISUSE
+    assert capsys.readouterr().err == "coterie: no\n"
+
+
+def test_events_of_a_history_without_its_beginning(
+    spark: SparkSession, journals: Path, tmp_path: Path
+) -> None:
+    """Nobody has the first segments any more, and the lake never had them."""
+    for name in "abc":
+        min((journals / "group" / name).rglob("*.segment")).unlink()
+    outcome = run_pipeline(
+        spark, [journals], tmp_path / "out", jobs=["seal", "events"], programs={"group": COUNTER}
+    )
+    assert outcome.events == 0
+    [sentence] = [each for each in outcome.problems if "no events" in each]
+    assert sentence == (
+        "group group: no events are written: the history of group cannot be run: no authoritative "
+        "entry is known at 1"
+    )
 
 
 # ---- clusters

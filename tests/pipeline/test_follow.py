@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 from random import Random
-from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 from tests.pipeline.here import seal_here, verify_here
 from tests.pipeline.test_growth import grow_in_order
 from tests.pipeline.test_jobs import COUNTER
@@ -20,12 +22,10 @@ from coterie.cli import exits
 from coterie.cli.main import main
 from coterie.cli.pipeline import _reason
 from coterie.pipeline.events import read_events
-from coterie.pipeline.follow import _look, follow
+from coterie.pipeline.follow import ATTEMPTS_MAX, _look, _stream, follow
 from coterie.pipeline.jobs import Outcome, ResultsTaken, claimed, run_pipeline
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 JOBS = ("seal", "history", "verify", "events")
@@ -70,6 +70,46 @@ def test_following_brings_up_to_date_what_has_grown(
     )
     assert alone.events == told[-1].events > 0
     assert rows_below(out / "events") == rows_below(tmp_path / "alone" / "events")
+
+
+class Busy:
+    """Spark on a machine that is too busy to start Python, for some time; all in one."""
+
+    def __init__(self, failures: int, reason: str) -> None:
+        self.failures, self.reason = failures, reason
+        self.started = self.stopped = 0
+
+    def __getattr__(self, name: str) -> object:
+        return self if name in {"readStream", "writeStream"} else lambda *_, **__: self
+
+    def start(self) -> Busy:
+        self.started += 1
+        return self
+
+    def awaitTermination(self) -> None:  # noqa: N802 -- Spark's name
+        if self.started <= self.failures:
+            raise StreamingQueryException(self.reason)
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.mark.parametrize(
+    ("failures", "reason", "starts"),
+    [
+        (2, "Python worker failed to connect back.", 3),
+        (9, "Python worker failed to connect back.", ATTEMPTS_MAX),
+        (1, "no room", 1),
+    ],
+)
+def test_a_busy_machine_is_given_some_time(
+    failures: int, reason: str, starts: int, tmp_path: Path
+) -> None:
+    busy = Busy(failures, reason)
+    ends_well = failures < starts
+    with nullcontext() if ends_well else pytest.raises(StreamingQueryException, match=reason):
+        _stream(busy, [str(tmp_path)], tmp_path, lambda: None, None)  # type: ignore[arg-type]
+    assert busy.started == busy.stopped == starts
 
 
 class Enough(Exception):
@@ -145,42 +185,64 @@ def test_our_sentence_is_found_in_a_long_story() -> None:
     assert _reason(RuntimeError("first\nsecond")) == "first"
 
 
+# What `coterie pipeline follow` does, on a Spark that starts sooner.
+FOLLOW = """
+import sys
+from pathlib import Path
+from coterie.pipeline.follow import follow
+from coterie.pipeline.jobs import claimed
+from coterie.pipeline.session import SMALL, make_session
+from tests.pipeline.test_follow import JOBS
+from tests.pipeline.test_jobs import COUNTER
+
+journals, out = map(Path, sys.argv[1:])
+with claimed(out):
+    follow(
+        make_session(master="local[1]", settings=SMALL),
+        [journals],
+        out,
+        jobs=JOBS,
+        programs={"group": COUNTER},
+        interval_seconds=1,
+        progress=lambda job: print(job, flush=True),
+    )
+"""
+
+
 @pytest.mark.long
-def test_killed_at_any_moment(counter_journals: Path, tmp_path: Path) -> None:
+def test_killed_at_any_moment(spark: SparkSession, counter_journals: Path, tmp_path: Path) -> None:
     """`kill -9` during each of the jobs, while journals grow; then once in peace."""
     journals, out = tmp_path / "journals", tmp_path / "out"
     random = Random(1)  # noqa: S311 -- reproducible on purpose
     for moment in JOBS:
         grow_in_order(counter_journals, journals, random)
-        process = start(journals, out)
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip() == f"{moment} ...":
-                os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
+        kill_during(moment, journals, out)
     while grow_in_order(counter_journals, journals, random):
         pass
-    in_peace = start(journals, out, "--once")
-    _, said = in_peace.communicate(timeout=300)
-    assert in_peace.returncode == exits.DONE, said
-    alone = start(copytree(journals, tmp_path / "copy"), tmp_path / "alone", "--once")
-    alone.communicate(timeout=300)
-    assert rows_below(out / "events") == rows_below(tmp_path / "alone" / "events") != []
-    assert rows_below(out / "history") == rows_below(tmp_path / "alone" / "history") != []
+    programs = {"group": COUNTER}
+    with claimed(out):
+        follow(spark, [journals], out, jobs=JOBS, programs=programs, once=True)
+    alone = tmp_path / "alone"
+    assert run_pipeline(spark, [journals], alone, jobs=JOBS, programs=programs).is_kept
+    assert rows_below(out / "events") == rows_below(alone / "events") != []
+    assert rows_below(out / "history") == rows_below(alone / "history") != []
     left = [path for path in out.rglob("_*") if path.name.startswith(("_draft", "_old"))]
     assert not left, "orphans are swept"
 
 
-def start(journals: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    words = [
-        *("pipeline", "follow", str(journals), "--out", str(out), "--interval", "1"),
-        *("--only", ",".join(JOBS), "--class", "group=coterie.ready.counter:Counter", *more),
-    ]
-    return subprocess.Popen(
-        [sys.executable, "-m", "coterie.cli", *words],
-        stdout=subprocess.DEVNULL,
+def kill_during(moment: str, journals: Path, out: Path) -> None:
+    """Follow until a job begins, and kill everything then."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FOLLOW, journals, out],
+        cwd=Path(__file__).parent.parent.parent,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    )
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert any(line.strip() == moment for line in process.stdout), "it came to that job"
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL

@@ -70,11 +70,11 @@ def test_events_of_a_killed_run_are_swept_and_written_once(
     group = group_of(counter_journals)
     run_pipeline(spark, [counter_journals], tmp_path, jobs=["seal"])
     lake = Lake.open(tmp_path / "lake")
-    count = write_events(spark, lake, tmp_path / "events", {group: COUNTER})
+    count = write_events(spark, lake, tmp_path / "events", {group: COUNTER}).events
     (first, *_) = sorted((tmp_path / "events").glob("group=*/range=*"))
     (first / "_draft-events.parquet").write_bytes(b"half a file")
     before = (first / "events.parquet").read_bytes()
-    assert write_events(spark, lake, tmp_path / "events", {group: COUNTER}) == count
+    assert write_events(spark, lake, tmp_path / "events", {group: COUNTER}) == (count, [])
     assert not list((tmp_path / "events").rglob("_draft-*"))
     assert (first / "events.parquet").read_bytes() == before
     assert read_events(spark, tmp_path / "events").count() == count
@@ -107,6 +107,8 @@ def test_journals_are_found_below_a_folder(counter_journals: Path, tmp_path: Pat
         (["{folder}/nothing"], "is no folder"),
         (["{folder}", "--only", "seal,dance"], "there is no job 'dance'"),
         (["{folder}", "--class", "nonsense"], "should say GROUP=MODULE:CLASS"),
+        (["{folder}", "--class", "g=nowhere:Class"], "there is no class 'nowhere:Class'"),
+        (["{folder}", "--class", "g=pathlib:Path"], "Path"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(

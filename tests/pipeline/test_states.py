@@ -7,16 +7,21 @@ from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.here import edit, history_here, verify_here
-from tests.pipeline.journals import COUNTER
+from tests.pipeline.here import edit, history_here, seal_here, verify_here
+from tests.pipeline.journals import COUNTER, copy_group, make_group, storm
 
 from coterie.journal import FileDisk
+from coterie.journal.keeper import KeeperSettings
+from coterie.journal.retention import Retention
+from coterie.journal.writer import JournalSettings
+from coterie.kernel.clock import seconds
 from coterie.kernel.views import ViewId, Viewstamp
 from coterie.pipeline import witnesses
 from coterie.pipeline.dumps import agreed, digest_of, list_dumps, load
 from coterie.pipeline.lake import Lake
 from coterie.pipeline.replay import CannotReplay, Program
 from coterie.pipeline.states import state_at
+from coterie.pipeline.verify import verify
 from coterie.ready import Counter
 
 if TYPE_CHECKING:
@@ -85,6 +90,36 @@ def test_dumps_alone_give_the_authoritative_state(
     end = end_of(counter_lake)
     gone_on = state_at(counter_lake, testimony, COUNTER, end, begin=machine)
     assert gone_on.digest() == state_at(counter_lake, testimony, COUNTER, end).digest()
+
+
+def test_a_history_without_its_beginning_is_run_from_a_dump(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Retention removed the first entries everywhere before the lake was made."""
+    keeper = KeeperSettings(
+        journal=JournalSettings(segment_bytes=3_000),
+        retention=Retention(journal_bytes_max=0),
+        snapshot_bytes=3_000,
+    )
+    group = make_group(seed=4, keeper=keeper, has_object=True)
+    storm(group, duration=seconds(8))
+    journals = tmp_path / "journals"
+    copy_group(group, journals)
+    lake = seal_here(journals, tmp_path / "lake")
+    programs = {"group": COUNTER}
+
+    def verdict(roots: list[Path]) -> tuple[str, str]:
+        rows = verify(spark, lake, programs=programs, roots=roots).verdicts
+        [row] = [row for row in rows if row["check"] == "replicated state machine"]
+        return row["verdict"], row["remark"]
+
+    word, remark = verdict([])
+    assert word == "undecided"
+    assert "no authoritative entry is known at" in remark
+    assert verdict([journals]) == (
+        "kept",
+        "from 101 on, with a dumped state: the beginning was removed",
+    )
 
 
 def test_a_minority_of_dumps_decides_nothing(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coterie.cli import exits, sim
 from coterie.cli.errors import UsageError
-from coterie.cli.pipeline import add_cluster_options, cluster_of
+from coterie.cli.pipeline import add_cluster_options, cluster_of, failed
 from coterie.cli.spark_bar import SparkBar
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     options = sim.options_of(args)
     if args.seeds > SEEDS_MAX:
         raise UsageError(f"--seeds goes up to {SEEDS_MAX:,}, not {args.seeds:,}")
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
     from coterie.campaign import run_campaign  # noqa: PLC0415
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415
     from coterie.pipeline.cluster import check_reachable  # noqa: PLC0415
@@ -92,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
         return exits.TAKEN
     except (CoterieError, OSError) as error:
         raise UsageError(str(error)) from None
+    except PySparkException as error:
+        return failed(error)
     tell(campaign, args)
     return exits.NOT_DONE if campaign.failed else exits.DONE
 

@@ -104,6 +104,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("the pipeline needs Spark: pip install 'coterie[pipeline]'")
     if args.action == "follow" and not 0 < args.interval <= _INTERVAL_MAX:
         raise UsageError(f"--interval goes up to {_INTERVAL_MAX:g} seconds, not {args.interval:g}")
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415
     from coterie.pipeline.cluster import check_reachable  # noqa: PLC0415
     from coterie.pipeline.jobs import ResultsTaken, claimed, find_journals  # noqa: PLC0415
@@ -133,6 +135,19 @@ def run(args: argparse.Namespace) -> int:
         return exits.TAKEN
     except (CoterieError, OSError) as error:
         raise UsageError(str(error)) from None
+    except PySparkException as error:
+        return failed(error)
+
+
+def failed(error: Exception) -> int:
+    """Say what a task failed of; most of what Spark tells about it is of no use to anybody."""
+    reason = _reason(error)
+    kind, _, sentence = reason.partition(": ")
+    if not kind.startswith("coterie."):
+        _say(f"coterie: Spark failed: {reason}")
+        return exits.BUG
+    _say(f"coterie: {sentence}")
+    return exits.UNKNOWN if kind.endswith(".JournalDamaged") else exits.MISUSE
 
 
 def _say(line: str) -> None:
@@ -161,8 +176,6 @@ def _run(
 def _follow(
     spark: SparkSession, roots: list[str], args: argparse.Namespace, work: dict[str, Any]
 ) -> int:
-    from pyspark.errors import StreamingQueryException  # noqa: PLC0415
-
     from coterie.pipeline.follow import follow  # noqa: PLC0415
 
     last: list[int] = []
@@ -187,8 +200,6 @@ def _follow(
                 tell=tell,
                 **work,
             )
-    except StreamingQueryException as error:
-        raise UsageError(f"following ended: {_reason(error)}") from None
     except KeyboardInterrupt:
         _say("interrupted; start it again to go on from here")
     return last[0] if last else exits.DONE
@@ -219,13 +230,23 @@ def _jobs(text: str | None) -> tuple[str, ...]:
 
 
 def _programs(classes: list[str]) -> Iterator[tuple[str, Program]]:
+    from coterie.kernel.errors import CoterieError  # noqa: PLC0415
     from coterie.pipeline.replay import Program  # noqa: PLC0415 -- imports Arrow
 
+    # Tasks look here, too: it is the folder they are started in.
+    here = str(Path.cwd())
+    if classes and here not in sys.path:
+        sys.path.insert(0, here)
     for text in classes:
         group, equals, name = text.partition("=")
         if not equals or not group or name.count(":") != 1:
             raise UsageError(f"--class {text!r} should say GROUP=MODULE:CLASS")
-        yield group, Program(name=name)
+        program = Program(name=name)
+        try:
+            program.load()  # tasks would fail for the same reason, but later
+        except CoterieError as error:
+            raise UsageError(str(error)) from None
+        yield group, program
 
 
 def _tell(outcome: Outcome, *, as_json: bool) -> None:
@@ -237,6 +258,7 @@ def _tell(outcome: Outcome, *, as_json: bool) -> None:
             "groups": outcome.groups,
             "segments": outcome.segments,
             "standings": outcome.standings,
+            "transactions": outcome.transactions,
             "verdicts": outcome.verdicts,
             "violations": outcome.violations,
             "findings": outcome.findings,
@@ -250,6 +272,16 @@ def _tell(outcome: Outcome, *, as_json: bool) -> None:
     print("\n".join(summary(outcome)))
 
 
+def _transactions(outcome: Outcome) -> Iterator[str]:
+    ended: dict[str, int] = {}
+    for of_group in outcome.transactions.values():
+        for word, count in of_group.items():
+            ended[word] = ended.get(word, 0) + count
+    if ended:
+        counts = ", ".join(f"{count:,} {word}" for word, count in sorted(ended.items()))
+        yield f"transactions: {counts}"
+
+
 def summary(outcome: Outcome) -> Iterator[str]:
     """Say what came of a run, a line each."""
     took = ", ".join(f"{job} {seconds:.1f} s" for job, seconds in outcome.seconds.items())
@@ -257,6 +289,7 @@ def summary(outcome: Outcome) -> Iterator[str]:
     if outcome.standings:
         counts = ", ".join(f"{count:,} {word}" for word, count in sorted(outcome.standings.items()))
         yield f"entries:   {counts}"
+    yield from _transactions(outcome)
     if outcome.verdicts:
         words = [row["verdict"] for row in outcome.verdicts]
         counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from coterie.journal import Finding
     from coterie.pipeline.replay import Program
+    from coterie.pipeline.witnesses import Testimony
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +140,31 @@ def agreed(
     found = [
         Agreed(group, position, digest, tuple(sorted(paths)), dumps[group, min(paths.values())])
         for (group, position, digest), paths in holders.items()
-        if len(paths.keys() & set(members[group])) > len(members[group]) // 2
+        if len(paths.keys() & set(members.get(group, ()))) > len(members.get(group, ())) // 2
     ]
     return sorted(found, key=lambda each: (each.group, -each.position))
+
+
+def beginnings(
+    spark: SparkSession, roots: Sequence[str | Path], testimonies: Mapping[str, Testimony]
+) -> dict[str, Agreed]:
+    """Give, for groups whose first entries no journal has any more, the oldest state to begin with.
+
+    That is one that a majority dumped, and behind which the entries are at hand.
+    """
+    removed = {
+        group: min(witness.unseen for witness in testimony.witnesses)
+        for group, testimony in testimonies.items()
+    }
+    if not any(removed.values()):
+        return {}
+    members = {group: each.configuration.members for group, each in testimonies.items()}
+    # Newest first, so the oldest remains.
+    return {
+        each.group: each
+        for each in agreed(spark, roots, members)
+        if each.position >= removed[each.group] > 0
+    }
 
 
 def load(agreed_on: Agreed, program: Program, majority: int) -> Machine:

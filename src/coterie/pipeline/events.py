@@ -30,7 +30,7 @@ from coterie.objects.commands import Call, Calls, decode_command
 from coterie.objects.methods import decode_parts
 from coterie.pipeline.range_checks import RangeFacts
 from coterie.pipeline.ranges import ranges_of
-from coterie.pipeline.replay import Program, Replay
+from coterie.pipeline.replay import CannotReplay, Program, Replay
 from coterie.pipeline.schemas import EVENTS, spark_schema
 from coterie.pipeline.states import runs_of_range
 from coterie.pipeline.tasks import for_each
@@ -48,8 +48,16 @@ if TYPE_CHECKING:
 
 DRAFT = "_draft-"
 FILE = "events.parquet"
-WRITTEN = pa.schema([("group", pa.string()), ("file", pa.string()), ("events", pa.int64())])
-"""What a run wrote."""
+WRITTEN = pa.schema([("events", pa.int64()), ("problem", pa.string())])
+"""What came of each range; a problem is the last that is said of a group."""
+
+
+class Written(NamedTuple):
+    """What a run wrote."""
+
+    events: int
+    problems: list[str]
+    """Of groups whose history could not be run to its end, in sentences."""
 
 
 class _Job(NamedTuple):
@@ -59,8 +67,8 @@ class _Job(NamedTuple):
 
 def write_events(
     spark: SparkSession, lake: Lake, folder: str | Path, programs: Mapping[str, Program]
-) -> int:
-    """Bring the events of all groups with a program up to date; give how many there are."""
+) -> Written:
+    """Bring the events of all groups with a program up to date; say how many there are."""
     testimonies = testimonies_of(lake)
     root = str(folder)
     jobs = [_Job(group, programs[group]) for group in testimonies if group in programs]
@@ -70,7 +78,8 @@ def write_events(
         yield pa.RecordBatch.from_pylist(rows, WRITTEN)
 
     written = for_each(spark, jobs, work, WRITTEN).toArrow().to_pylist() if jobs else []
-    return sum(row["events"] for row in written)
+    problems = [row["problem"] for row in written if row["problem"]]
+    return Written(sum(row["events"] for row in written), problems)
 
 
 def read_events(spark: SparkSession, folder: str | Path) -> DataFrame:
@@ -91,15 +100,20 @@ def _write_group(
         orphan.unlink()
     replay = Replay(program, group, testimony.configuration.majority)
     for task in ranges_of(lake, [group]):
-        runs = runs_of_range(RangeFacts(task, testimony), replay.position)
-        rows = list(events_of(replay, runs))
+        try:
+            runs = runs_of_range(RangeFacts(task, testimony), replay.position)
+            rows = list(events_of(replay, runs))
+        except CannotReplay as error:
+            after = f"after {replay.position} " if replay.position else ""
+            yield {"events": 0, "problem": f"group {group}: no events {after}are written: {error}"}
+            return
         table = pa.Table.from_pylist([{"group": group, **row} for row in rows], EVENTS)
         folder = place / f"range={task.number:09}"
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f"{DRAFT}{FILE}"
         pq.write_table(table, draft, compression="zstd")
         draft.replace(folder / FILE)
-        yield {"group": group, "file": str(folder / FILE), "events": len(table)}
+        yield {"events": len(table), "problem": ""}
 
 
 def events_of(replay: Replay, runs: Iterator[Run]) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from pyspark.errors import StreamingQueryException
+
 from coterie.pipeline.growth import place_now
 from coterie.pipeline.jobs import JOBS, Outcome, find_journals, run_pipeline
 from coterie.pipeline.session import is_remote
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from coterie.pipeline.replay import Program
 
 CHECKPOINT = "checkpoint"
+ATTEMPTS_MAX = 5
+_TOO_BUSY = "worker failed to connect back"
+"""What Spark says if Python takes ten seconds to start, which a busy machine may need. Starting
+again is safe, as a batch may be repeated."""
 INTERVAL_SECONDS = 10.0
 
 
@@ -95,11 +101,17 @@ def _stream(
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{interval_seconds} seconds")
-    query = writer.start()
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        query = writer.start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if _TOO_BUSY not in str(error) or attempt == ATTEMPTS_MAX:
+                raise
+        else:
+            return
+        finally:
+            query.stop()
 
 
 def _look(

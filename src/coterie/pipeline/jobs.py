@@ -2,6 +2,7 @@
 
     <out>/lake/                     the journals as tables (`seal`)
     <out>/history/                  every entry once, with its standing (`history`)
+    <out>/forced/, transactions/    the same for cohorts: events, and how transactions ended
     <out>/verdicts/, violations/    what was promised, and whether it was kept (`verify`)
     <out>/events/                   executed updates, where the class is known (`events`)
     <out>/report.html, figures.json, figures/    (`report`)
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.journal import FileDisk, list_journals
 from coterie.kernel.errors import CoterieError
+from coterie.pipeline.cohort_history import cohort_groups
 from coterie.pipeline.events import write_events
 from coterie.pipeline.findings import findings_of
 from coterie.pipeline.lake import Lake
@@ -30,6 +32,13 @@ from coterie.pipeline.problems import problems_of
 from coterie.pipeline.reconstruct import history
 from coterie.pipeline.report import write_report
 from coterie.pipeline.sealing import seal
+from coterie.pipeline.transaction_tables import (
+    FORCED_FOLDER,
+    TRANSACTIONS_FOLDER,
+    count_outcomes,
+    forced_events,
+    transactions,
+)
 from coterie.pipeline.verify import verify
 
 if TYPE_CHECKING:
@@ -53,6 +62,8 @@ class Outcome:
     groups: list[str] = field(default_factory=list)
     segments: int = 0
     standings: dict[str, int] = field(default_factory=dict)
+    transactions: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How many transactions of each coordinating group ended how."""
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     violations: list[dict[str, Any]] = field(default_factory=list)
     findings: int = 0
@@ -133,6 +144,7 @@ def run_pipeline(  # noqa: PLR0913 -- all by name
     out.mkdir(parents=True, exist_ok=True)
     lake = Lake.make(out / "lake")
     outcome = Outcome(out)
+    unwritten: list[str] = []
     for job in (each for each in JOBS if each in jobs):
         progress(job)
         began = time.perf_counter()
@@ -142,29 +154,39 @@ def run_pipeline(  # noqa: PLR0913 -- all by name
             case "history":
                 outcome.standings = _write_history(spark, lake, out)
             case "verify":
-                _write_verdicts(spark, lake, outcome, programs)
+                _write_verdicts(spark, lake, roots, outcome, programs)
             case "events":
-                outcome.events = write_events(spark, lake, out / "events", programs or {})
+                outcome.events, unwritten = write_events(
+                    spark, lake, out / "events", programs or {}
+                )
             case "report":
-                outcome.problems = problems_of(lake)
+                outcome.problems = [*problems_of(lake), *unwritten]
                 _recall(spark, outcome)
                 outcome.report = write_report(spark, lake, outcome)
         outcome.seconds[job] = time.perf_counter() - began
     outcome.groups = lake.groups()
-    outcome.problems = problems_of(lake)
+    outcome.transactions = count_outcomes(out)
+    outcome.problems = [*problems_of(lake), *unwritten]
     outcome.findings = sum(len(findings_of(lake, group)) for group in outcome.groups)
     return outcome
 
 
 def _write_history(spark: SparkSession, lake: Lake, out: Path) -> dict[str, int]:
     replace_table(history(spark, lake), out / "history")
+    if cohort_groups(lake):
+        replace_table(forced_events(spark, lake), out / FORCED_FOLDER)
+        replace_table(transactions(spark, lake), out / TRANSACTIONS_FOLDER)
     return _count_standings(spark, out)
 
 
 def _write_verdicts(
-    spark: SparkSession, lake: Lake, outcome: Outcome, programs: Mapping[str, Program] | None
+    spark: SparkSession,
+    lake: Lake,
+    roots: Sequence[str],
+    outcome: Outcome,
+    programs: Mapping[str, Program] | None,
 ) -> None:
-    verification = verify(spark, lake, programs=programs)
+    verification = verify(spark, lake, programs=programs, roots=roots)
     verdicts, violations = verification.tables(spark)
     replace_table(verdicts, outcome.out / "verdicts")
     replace_table(violations, outcome.out / "violations")

@@ -99,6 +99,10 @@ def check_replay(
     results = Results(testimony.group)
     replay = _replay(testimony, program, begin)
     told = _told_digests(lake, testimony)
+    if begin is not None:
+        remark = f"from {begin.position + 1} on, with a dumped state: the beginning was removed"
+        for check in ("replicated state machine", "linearizability"):
+            results.count(check).remark = remark
     try:
         for task in ranges_of(lake, [testimony.group]):
             if task.start + task.width > replay.position + 1:

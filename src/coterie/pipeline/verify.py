@@ -1,9 +1,9 @@
 """Verifying: every promise as a named check, over the journals of all replicas.
 
 One Spark job runs everything that needs no shuffle: checks of a group as a whole, one task a
-group; checks of positions, one task a range; and replaying the class, one task a group, where a
-class is given. One more aggregates replies by request, for *exactly once*. What comes back is
-counts and violations, both bounded, and is added up here.
+group; checks of positions, one task a range; replaying the class, one task a group, where a class
+is given; and comparing answers to the same request. Of groups with very many answers, one more job
+aggregates these. What comes back is counts and violations, both bounded, and is added up here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
 from coterie.kernel.clock import Duration, seconds
-from coterie.kernel.engine import Standing
+from coterie.pipeline.answers import CHECK, Answered, answered, check_answered, executed_once
 from coterie.pipeline.checks import CHECKS, ENGINE_CHECK_NAMES
+from coterie.pipeline.dumps import beginnings, load
 from coterie.pipeline.group_checks import check_group
 from coterie.pipeline.range_checks import check_range, real_time_across
 from coterie.pipeline.ranges import Range, ranges_of
@@ -24,13 +25,16 @@ from coterie.pipeline.results import RESULTS, VIOLATIONS_MAX, Count, Results, ga
 from coterie.pipeline.schemas import VERDICTS, VIOLATIONS, spark_schema
 from coterie.pipeline.states import check_replay
 from coterie.pipeline.tasks import for_each
+from coterie.pipeline.verify_cohorts import verdicts_of, verify_cohorts, verify_cohorts_alone
 from coterie.pipeline.witnesses import testimonies_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from coterie.pipeline.dumps import Agreed
     from coterie.pipeline.lake import Lake
     from coterie.pipeline.replay import Program
     from coterie.pipeline.witnesses import Testimony
@@ -66,13 +70,14 @@ class Whole(NamedTuple):
 
 
 class Rerun(NamedTuple):
-    """A group whose history is to be run."""
+    """A group whose history is to be run, from a dumped state if its beginning was removed."""
 
     group: str
     program: Program
+    begin: Agreed | None = None
 
 
-Item = Range | Whole | Rerun
+Item = Range | Whole | Rerun | Answered
 """What one task checks."""
 
 
@@ -81,20 +86,32 @@ def check_item(item: Item, lake: Lake, testimony: Testimony, clock_bound: int) -
     match item:
         case Whole():
             return check_group(lake, testimony)
-        case Rerun(program=program):
-            return check_replay(lake, testimony, program)
+        case Rerun(program=program, begin=begin):
+            majority = testimony.configuration.majority
+            machine = load(begin, program, majority) if begin is not None else None
+            return check_replay(lake, testimony, program, machine)
+        case Answered():
+            return check_answered(item)
         case Range():
             return check_range(item, testimony, clock_bound)
 
 
 def items_of(
-    lake: Lake, groups: Iterable[str], programs: Mapping[str, Program] | None = None
+    lake: Lake,
+    groups: Iterable[str],
+    programs: Mapping[str, Program] | None = None,
+    begins: Mapping[str, Agreed] | None = None,
 ) -> list[Item]:
     """Give all that is to be checked; what takes longest comes first."""
     named = list(groups)
     return [
-        *(Rerun(group, each) for group, each in (programs or {}).items() if group in named),
+        *(
+            Rerun(group, each, (begins or {}).get(group))
+            for group, each in (programs or {}).items()
+            if group in named
+        ),
         *map(Whole, named),
+        *(task for group in named for task in answered(lake, group)),
         *ranges_of(lake, named),
     ]
 
@@ -104,26 +121,47 @@ def verify(
     lake: Lake,
     *,
     programs: Mapping[str, Program] | None = None,
+    roots: Sequence[str | Path] = (),
     clock_bound: Duration = CLOCK_BOUND,
 ) -> Verification:
     """Check every promise against the journals in the lake.
 
-    *programs* says which class each group runs; of the others, the history is not run.
+    *programs* says which class each group runs; of the others, the history is not run. *roots* are
+    the folders of the journals: where the beginning of a history is gone, running it begins with a
+    state that was dumped there.
     """
     testimonies = testimonies_of(lake)
+    to_run = {group: each for group, each in testimonies.items() if group in (programs or {})}
+    begins = beginnings(spark, roots, to_run)
 
     def work(item: Item) -> Iterator[pa.RecordBatch]:
         yield check_item(item, lake, testimonies[item.group], clock_bound).batch()
 
-    items = items_of(lake, testimonies, programs)
+    items = items_of(lake, testimonies, programs, begins)
     found = gather(for_each(spark, items, work, RESULTS).toArrow().to_pylist())
     _check_across_all(lake, found, testimonies, clock_bound)
-    executed_once(lake.read(spark, "replies"), found)
+    compared = {item.group for item in items if isinstance(item, Answered)}
+    _check_many_answers(spark, lake, found, compared)
     verdicts = [
         row for group in sorted(found) for row in _verdicts(testimonies[group], found[group])
     ]
+    of_cohorts = verify_cohorts(spark, lake)
+    verdicts += verdicts_of(of_cohorts)
+    found |= of_cohorts
     violations = [row for group in sorted(found) for row in _bounded(found[group].violations)]
     return Verification(verdicts, violations)
+
+
+def _check_many_answers(
+    spark: SparkSession, lake: Lake, found: dict[str, Results], compared: set[str]
+) -> None:
+    """Compare the answers of groups that have too many of them for a task."""
+    others = [group for group in found if group not in compared]
+    many = [group for group in others if any(lake.files_of("replies", group))]
+    if many:
+        for results in executed_once(lake.read(spark, "replies").where(F.col("group").isin(many))):
+            found[results.group].count(CHECK).add(results.count(CHECK))
+            found[results.group].violations += results.violations
 
 
 def verify_alone(lake: Lake, clock_bound: Duration = CLOCK_BOUND) -> dict[str, Results]:
@@ -135,7 +173,7 @@ def verify_alone(lake: Lake, clock_bound: Duration = CLOCK_BOUND) -> dict[str, R
         for row in check_item(item, lake, testimonies[item.group], clock_bound).batch().to_pylist()
     )
     _check_across_all(lake, found, testimonies, clock_bound)
-    return found
+    return found | verify_cohorts_alone(lake)
 
 
 def _check_across_all(
@@ -166,49 +204,6 @@ def check_across(
         later = min(later or (end, number), (end, number))
 
 
-def executed_once(replies: DataFrame, found: dict[str, Results]) -> None:
-    """Of all authoritative answers to one request, none names another place or another result."""
-    check = "exactly once"
-    answers = replies.where(
-        (F.col("standing") == int(Standing.AUTHORITATIVE)) & (F.col("session") != 0)
-    )
-    # What travels is one number for each request and one for its answer; only requests that seem
-    # to have different ones are looked at as a whole.
-    request = F.xxhash64("group", "session", "request", "count")
-    answer = F.xxhash64("position", "digest")
-    suspects = (
-        answers.select(request.alias("request"), answer.alias("answer"))
-        .groupBy("request")
-        .agg(F.min("answer").alias("one"), F.max("answer").alias("other"))
-        .where("one <> other")
-        .limit(VIOLATIONS_MAX)
-    )
-    suspected = [row["request"] for row in suspects.toArrow().to_pylist()]
-    if not suspected:
-        return
-    place = F.struct("replica", "incarnation", "sequence")
-    twice = (
-        answers.where(request.isin(suspected))
-        .groupBy("group", "session", "request", "count")
-        .agg(
-            F.count_distinct("position", "digest").alias("different"),
-            F.min("position").alias("position"),
-            F.sort_array(F.collect_set("position")).alias("positions"),
-            F.slice(F.collect_set(place), 1, 10).alias("rows"),
-        )
-        .where("different > 1")
-        .limit(VIOLATIONS_MAX)
-    )
-    for row in twice.toArrow().to_pylist():
-        found[row["group"]].violate(
-            check,
-            f"request {row['request']} of session {row['session']} was answered in "
-            f"{row['different']} ways, from positions {row['positions'][:5]}",
-            position=row["position"],
-            rows=[(each["replica"], each["incarnation"], each["sequence"]) for each in row["rows"]],
-        )
-
-
 def _verdicts(testimony: Testimony, results: Results) -> Iterator[dict[str, Any]]:
     for check in CHECKS.values():
         count = results.counts.get(check.name, Count())
@@ -233,7 +228,7 @@ def _verdict(testimony: Testimony, name: str, count: Count) -> tuple[str, str]:
     if count.undecided:
         return "undecided", f"{count.remark} ({count.undecided} rows)"
     if count.checked:
-        return "kept", ""
+        return "kept", count.remark
     has_engine = any(witness.acceptances for witness in testimony.witnesses)
     if name in ENGINE_CHECK_NAMES and not has_engine:
         return "not checked", "no primary view was ever accepted"
