@@ -23,6 +23,7 @@ import pyarrow as pa
 from coterie.kernel.records import (
     Delivered,
     EntriesAccepted,
+    EventsKnown,
     HistoryAdopted,
     PrimaryAccepted,
     PrimaryConfirmed,
@@ -40,6 +41,8 @@ from coterie.kernel.records import (
     ViewProposed,
 )
 from coterie.pipeline import schemas
+from coterie.pipeline.cohort_columns import COHORT_ROWS, EventRecordsMaker
+from coterie.pipeline.rows import member_row, members_row, view_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -277,20 +280,6 @@ class RowsMaker:
         return pa.RecordBatch.from_pylist(rows, schema=self.schema)
 
 
-def view_row(view: ViewId) -> dict[str, Any]:
-    """Give a view id as a value of a column."""
-    return {"number": view.number, "proposer": view.proposer, "incarnation": view.incarnation}
-
-
-def member_row(member: Member) -> dict[str, Any]:
-    """Give a member as a value of a column."""
-    return {"id": member.id, "incarnation": member.incarnation}
-
-
-def _members(members: Iterable[Member]) -> list[dict[str, Any]]:
-    return [member_row(member) for member in members]
-
-
 _ROWS: dict[type, Callable[[Any], dict[str, Any]]] = {
     Started: lambda record: {
         "event": "started",
@@ -303,20 +292,20 @@ _ROWS: dict[type, Callable[[Any], dict[str, Any]]] = {
     ViewProposed: lambda record: {
         "event": "proposed",
         "view": view_row(record.view),
-        "members": _members(record.members),
+        "members": members_row(record.members),
         "previous": view_row(record.after),
     },
     ViewInstalled: lambda record: {
         "event": "installed",
         "view": view_row(record.view),
-        "members": _members(record.members),
+        "members": members_row(record.members),
         "previous": view_row(record.previous),
-        "transitional": _members(record.transitional),
+        "transitional": members_row(record.transitional),
     },
     TransitionalInstalled: lambda record: {
         "event": "transitional",
         "view": view_row(record.view),
-        "members": _members(record.members),
+        "members": members_row(record.members),
     },
     ViewEnded: lambda record: {
         "event": "ended",
@@ -329,14 +318,14 @@ _ROWS: dict[type, Callable[[Any], dict[str, Any]]] = {
     PrimaryAccepted: lambda record: {
         "event": "accepted",
         "view": view_row(record.view),
-        "members": _members(record.members),
+        "members": members_row(record.members),
         "version": view_row(record.version.view),
         "position": record.version.position,
     },
     PrimaryConfirmed: lambda record: {
         "event": "confirmed",
         "view": view_row(record.view),
-        "members": _members(record.accepted_by),
+        "members": members_row(record.accepted_by),
         "position": record.position,
     },
     Settled: lambda record: {"event": "settled", "position": record.position},
@@ -377,6 +366,7 @@ _ROWS: dict[type, Callable[[Any], dict[str, Any]]] = {
         "delivery": int(record.delivery),
         "digest": record.digest,
     },
+    **COHORT_ROWS,
 }
 
 TABLE_OF: dict[type, str] = {
@@ -397,10 +387,12 @@ TABLE_OF: dict[type, str] = {
     ViewEnded: "views",
     PrimaryAccepted: "views",
     PrimaryConfirmed: "views",
+    EventsKnown: "event_records",
+    **dict.fromkeys(COHORT_ROWS, "cohorts"),
 }
 """Which table tells of a kind of record."""
 
-Maker = EntriesMaker | RepliesMaker | RowsMaker
+Maker = EntriesMaker | RepliesMaker | EventRecordsMaker | RowsMaker
 
 
 def make_maker(table: str, group: str, replica: str, incarnation: int) -> Maker:
@@ -410,5 +402,7 @@ def make_maker(table: str, group: str, replica: str, incarnation: int) -> Maker:
             return EntriesMaker(group, replica, incarnation)
         case "replies":
             return RepliesMaker(group, replica, incarnation)
+        case "event_records":
+            return EventRecordsMaker(group, replica, incarnation)
         case _:
             return RowsMaker(schemas.JOURNAL_TABLES[table], group, replica, incarnation)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from coterie.pipeline.cohort_figures import PROMISED, cohort_standings, cohort_views
 from coterie.pipeline.ranges import ranges_of
 from coterie.pipeline.tasks import for_each
 
@@ -95,6 +96,8 @@ class Figures:
     p99: float = 0.0
     availability: float = 0.0
     """In which part of the time, from the first primary view on, somebody was in one."""
+    transactions: dict[str, int] = field(default_factory=dict)
+    """How many transactions that this group coordinated ended how."""
 
 
 def slice_width(lake: Lake, group: str) -> int:
@@ -156,11 +159,12 @@ def quantile(histogram: list[int], share: float) -> float:
 def figures_of(lake: Lake, group: str, answers: dict[int, list[int]]) -> Figures:
     """Give the figures of one group."""
     lives = lake.table("lives", group).to_pylist()
-    views = sorted(lake.table("views", group).to_pylist(), key=_place)
+    of_cohorts = lake.table("cohorts", group).to_pylist()
+    views = sorted([*lake.table("views", group).to_pylist(), *cohort_views(of_cohorts)], key=_place)
     started = [row for row in lives if row["event"] == "started"]
     replicas = sorted({row["replica"] for row in [*views, *started]})
     times = [row["at"] for row in [*views, *lives]]
-    standings = lake.table("standings", group).to_pylist()
+    standings = [*lake.table("standings", group).to_pylist(), *cohort_standings(of_cohorts)]
     settled = sorted(row["at"] for row in standings if row["event"] == "settled")
     heard: dict[tuple[str, int], int] = defaultdict(int)
     for row in [*views, *standings]:
@@ -254,6 +258,10 @@ def _spans_of_life(replica: str, rows: list[dict[str, Any]], died: int) -> Itera
             current.end = row["at"]
             yield current
             current = Span(replica, row["at"], died, PRIMARY, current.view, current.members)
+        elif row["event"] == PROMISED and current is not None and current.state == PRIMARY:
+            current.end = row["at"]
+            yield current
+            current = Span(replica, row["at"], died, OTHER, current.view, current.members)
     if current is not None:
         current.end = max(died, current.start)
         yield current

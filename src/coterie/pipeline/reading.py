@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from coterie.journal import FileDisk, Finding, JournalDamaged, Kind, SegmentReader, Turn
 from coterie.journal.facts import Memory
 from coterie.journal.format import HARMLESS
-from coterie.pipeline.columns import TABLE_OF, RowsMaker, make_maker, view_row
+from coterie.pipeline.columns import TABLE_OF, RowsMaker, make_maker
 from coterie.pipeline.planning import NO_LIMIT
+from coterie.pipeline.rows import view_row
 from coterie.pipeline.schemas import JOURNAL_TABLES
 
 if TYPE_CHECKING:

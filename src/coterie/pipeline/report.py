@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from coterie.pipeline.charts import Line, plot, timeline
 from coterie.pipeline.figures import count_answers, figures_of
 from coterie.pipeline.findings import findings_of
+from coterie.pipeline.transaction_tables import count_outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,6 +41,9 @@ def write_report(spark: SparkSession, lake: Lake, outcome: Outcome) -> Path:
     """Write the page, and the same figures as JSON and Parquet; give the page's path."""
     answers = count_answers(spark, lake)
     figures = [figures_of(lake, group, answers.get(group, {})) for group in lake.groups()]
+    outcomes = count_outcomes(outcome.out)
+    for each in figures:
+        each.transactions = outcomes.get(each.group, {})
     findings = [row for group in lake.groups() for row in findings_of(lake, group).to_pylist()]
     _write_data(outcome.out, figures)
     page = outcome.out / "report.html"
@@ -126,6 +130,9 @@ def _facts(figures: Figures) -> str:
         "in a primary view": f"{figures.availability:.2%} of the time",
         "longest gap at a change of view": f"{max(gaps) / 1000:.0f} ms" if gaps else "-",
     }
+    if figures.transactions:
+        counted = sorted(figures.transactions.items())
+        facts["transactions"] = ", ".join(f"{count:,} {word}" for word, count in counted)
     items = "".join(
         f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items()
     )

@@ -21,6 +21,8 @@ MEMBER = pa.struct([("id", pa.string()), ("incarnation", pa.int64())])
 PLACE = pa.struct([("replica", pa.string()), ("incarnation", pa.int64()), ("sequence", pa.int64())])
 """Where a record stands: what a violation points at."""
 
+VIEWSTAMP = pa.struct([("view", VIEW), ("number", pa.int64())])
+
 _MEMBERS = pa.list_(MEMBER)
 _NAMES = pa.list_(pa.string())
 _NUMBERS = pa.list_(pa.int64())
@@ -127,6 +129,35 @@ MESSAGES = pa.schema(
 )
 """Multicasts of stacks without an engine: sent, delivered."""
 
+COHORTS = pa.schema(
+    [
+        *_PLACE,
+        ("event", pa.string()),
+        ("view", VIEW),
+        ("primary", MEMBER),
+        ("members", _MEMBERS),
+        ("history", pa.list_(VIEWSTAMP)),
+        ("number", pa.int64()),
+        ("known", VIEWSTAMP),
+        ("is_crashed", pa.bool_()),
+        ("source", MEMBER),
+        ("digest", pa.binary()),
+    ]
+)
+"""What happened to cohorts: invited, accepted, formed, started, members, state taken, forced,
+catastrophe, state."""
+
+EVENT_RECORDS = pa.schema(
+    [
+        *_PLACE,
+        ("view", VIEW),
+        ("number", pa.int64()),
+        ("data", pa.binary()),
+        ("digest", pa.int64()),
+    ]
+)
+"""Events as cohorts came to know them: one row for each event and cohort."""
+
 SEGMENTS = pa.schema(
     [
         ("group", pa.string()),
@@ -178,6 +209,8 @@ JOURNAL_TABLES = {
     "standings": STANDINGS,
     "lives": LIVES,
     "messages": MESSAGES,
+    "cohorts": COHORTS,
+    "event_records": EVENT_RECORDS,
     "segments": SEGMENTS,
     "findings": FINDINGS,
 }
@@ -206,6 +239,36 @@ HISTORY = pa.schema(
     ]
 )
 """Every entry of a group once, with its standing and who holds it."""
+
+FORCED = pa.schema(
+    [
+        ("group", pa.string()),
+        ("view", VIEW),
+        ("number", pa.int64()),
+        ("aid", pa.string()),
+        ("kind", pa.string()),
+        ("data", pa.binary()),
+        ("standing", pa.string()),
+        ("known_by", _NAMES),
+    ]
+)
+"""Every event of a group of cohorts once, with its standing."""
+
+TRANSACTIONS = pa.schema(
+    [
+        ("aid", pa.string()),
+        ("coordinator", pa.string()),
+        ("groups", _NAMES),
+        ("outcome", pa.string()),
+        ("reason", pa.string()),
+        ("calls", pa.int64()),
+        ("reads", pa.int64()),
+        ("writes", pa.int64()),
+        ("began_at", pa.int64()),
+        ("ended_at", pa.int64()),
+    ]
+)
+"""Transactions over groups of cohorts, and how they ended."""
 
 EVENTS = pa.schema(
     [

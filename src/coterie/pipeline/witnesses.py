@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from coterie.journal import Kind, Sync
 from coterie.kernel.views import Configuration
+from coterie.pipeline.cohort_history import cohort_groups
 from coterie.pipeline.findings import findings_of
 
 if TYPE_CHECKING:
@@ -216,8 +217,9 @@ class Testimony:
 
 
 def testimonies_of(lake: Lake) -> dict[str, Testimony]:
-    """Gather what the journals of each group in a lake say as a whole."""
-    return {group: testimony_of(lake, group) for group in lake.groups()}
+    """Gather what the journals of each group in a lake say as a whole; but of cohorts' groups."""
+    of_cohorts = cohort_groups(lake)
+    return {group: testimony_of(lake, group) for group in lake.groups() if group not in of_cohorts}
 
 
 def testimony_of(lake: Lake, group: str) -> Testimony:
