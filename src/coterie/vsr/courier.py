@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _RESEND = "vsr courier"
 _DOUBT_AFTER = 3
 """After so many requests without an answer the primary may be another one."""
+_DOUBLINGS_MAX = 3
+"""From then on the pauses double, so often: a primary that is only slow is not made slower."""
 
 Key = tuple[object, ...]
 
@@ -42,7 +44,7 @@ class Whereabouts(NamedTuple):
 
 
 class _Request:
-    __slots__ = ("deadline", "group", "make", "moved", "on_timeout", "sent_in", "tries")
+    __slots__ = ("deadline", "due", "group", "make", "moved", "on_timeout", "sent_in", "tries")
 
     def __init__(
         self,
@@ -59,6 +61,8 @@ class _Request:
         self.moved = moved
         self.sent_in: ViewId | None = None
         self.tries = 0
+        self.due = Instant(0)
+        """When it is to be sent again."""
 
 
 class Courier:
@@ -75,6 +79,8 @@ class Courier:
         self._settings = settings
         self._requests: dict[Key, _Request] = {}
         self._known: dict[str, Whereabouts] = {}
+        self._asked: dict[str, Instant] = {}
+        """When the cohorts of a group were last asked where their primary is."""
 
     def ask(  # noqa: PLR0913 -- a request has these parts
         self,
@@ -144,8 +150,12 @@ class Courier:
 
     def _send(self, key: Key, request: _Request) -> None:
         where = self._known.get(request.group)
+        doublings = min(max(request.tries - _DOUBT_AFTER, 0), _DOUBLINGS_MAX)
+        pause = self._settings.request_resend << doublings
+        # Requests are looked at every so often; one that is almost due then is due.
+        request.due = Instant(self._context.now + pause - self._settings.request_resend // 2)
         if where is None or request.tries >= _DOUBT_AFTER:
-            self.tell_all(request.group, WhereIs(self._context.group))
+            self._ask_where(request.group)
         if where is None:
             return
         if request.moved is not None and request.sent_in not in (None, where.view):
@@ -155,6 +165,13 @@ class Courier:
         request.sent_in = where.view
         request.tries += 1
         self._context.send_to(request.group, [where.primary], request.make(where.view))
+
+    def _ask_where(self, group: str) -> None:
+        """Ask where the primary of a group is, once for all requests that are in doubt."""
+        now, asked_at = self._context.now, self._asked.get(group)
+        if asked_at is None or now - asked_at >= self._settings.request_resend // 2:
+            self._asked[group] = now
+            self.tell_all(group, WhereIs(self._context.group))
 
     def _resend_later(self) -> None:
         if self._requests and not self._context.timer_is_set(_RESEND):
@@ -169,6 +186,6 @@ class Courier:
                 del self._requests[key]
                 if request.on_timeout is not None:
                     request.on_timeout()
-            else:
+            elif now >= request.due:
                 self._send(key, request)
         self._resend_later()
