@@ -36,6 +36,17 @@ def _withdraw_blocking(seeds: list[str]) -> int:
         return eu.withdraw("alice", 6)
 
 
+@pytest.mark.slow  # they take their turns
+def test_many_callers_of_one_lock_all_get_their_turn(tmp_path: Path) -> None:
+    async def story(deployment: Deployment) -> None:
+        await deployment.start_all()
+        async with deployment.plain() as plain:
+            await asyncio.gather(*(plain.add(1) for _ in range(100)))
+            assert await plain.total() == 100
+
+    play(tmp_path, story, {"plain": GROUPS["plain"]})
+
+
 async def _move(transaction: TransactionBlock) -> None:
     async with transaction as t:
         await t.eu.deposit("alice", 1)

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from coterie.vsr.client import Client, ClientTransaction, Outcome
     from coterie.vsr.executor import Completion
 
-CALLS_MAX = 1024
-"""How many calls of one session are in progress; further ones wait."""
+CALLS_MAX = 64
+"""How many calls of one session are in progress; further ones wait. More would not make it faster:
+they would wait for each other's locks, longer than is allowed, and be made again and again."""
 BATCH_MAX = 64
 _REFUSED = {cls.__name__: cls for cls in REFUSALS.values()}
 _LATE = "no outcome by the deadline"
