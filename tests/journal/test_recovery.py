@@ -14,6 +14,7 @@ from tests.journal.writing import (
     confirmed,
     note,
     segment,
+    settled,
     taken,
 )
 
@@ -30,7 +31,6 @@ from coterie.kernel.records import (
     HistoryAdopted,
     Recovered,
     RolledBack,
-    Settled,
     Started,
     Stopped,
     ViewInstalled,
@@ -54,10 +54,6 @@ def adopted(version: Version, *, kept: int = 0, restored: int = 0) -> HistoryAdo
         kept=kept,
         restored=restored,
     )
-
-
-def settled(position: int) -> Settled:
-    return Settled(group=GROUP, member=ME, at=9, position=position)
 
 
 def busy(disk: SimulatedDisk, *, sync: Sync = Sync.TURN, entries: int = 5) -> JournalWriter:

@@ -47,21 +47,22 @@ def entries(runs: Sequence[Run], above: int) -> list[tuple[int, object, Member, 
     ]
 
 
-def origins(past: Past) -> dict[Member, int]:
-    """For every origin its last entry up to the settled position."""
+def origins(past: Past, settled: int) -> dict[Member, int]:
+    """For every origin its last entry up to a position."""
     return dict(past.origins) | {
         origin: number
         for position, _, origin, number, _ in entries(past.runs, past.position)
-        if position <= past.settled
+        if position <= settled
     }
 
 
 def check_same(recovered: Past, known: Past) -> None:
     assert recovered.version == known.version
-    assert recovered.settled == known.settled
+    # What was settled follows from what others have; with the machine, this knowledge may go.
+    assert recovered.settled <= known.settled
     assert recovered.is_zombie == known.is_zombie
     assert entries(recovered.runs, known.settled) == entries(known.runs, known.settled)
-    assert origins(recovered) == origins(known)
+    assert origins(recovered, known.settled) == origins(known, known.settled)
 
 
 @pytest.mark.parametrize("sync", [Sync.TURN, Sync.NONE], ids=lambda sync: sync.value)

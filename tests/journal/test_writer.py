@@ -5,7 +5,17 @@ import threading
 
 import pytest
 from tests.journal import by_hand
-from tests.journal.writing import GROUP, ID, accepted, begin, confirmed, note, segment, taken
+from tests.journal.writing import (
+    GROUP,
+    ID,
+    accepted,
+    begin,
+    confirmed,
+    note,
+    segment,
+    settled,
+    taken,
+)
 
 from coterie.journal.disk import Buffer, Disk
 from coterie.journal.format import Sync
@@ -77,6 +87,19 @@ def test_when_a_sync_is_due(sync: Sync, due: list[int]) -> None:
             writer.sync()
     assert found == due
     assert (writer.synced == writer.sequence) == (sync is Sync.TURN)
+
+
+def test_what_follows_from_a_majority_is_synced_with_the_next_promise() -> None:
+    writer = begin(SimulatedDisk(), sync=Sync.TURN)
+    writer.append([taken(1, b"one"), settled(1)])
+    assert writer.needs_sync(0)
+    writer.sync()
+    writer.append([settled(1)])
+    assert not writer.needs_sync(0)
+    writer.append([taken(2, b"two")])
+    assert writer.needs_sync(0)
+    writer.sync()
+    assert writer.synced == writer.sequence == 4
 
 
 def test_segments_are_cut_between_turns() -> None:

@@ -9,7 +9,13 @@ from coterie.journal.recovery import recover
 from coterie.journal.stable import found_group
 from coterie.journal.writer import JournalSettings, JournalWriter
 from coterie.kernel.engine import Run, Version
-from coterie.kernel.records import EntriesAccepted, PrimaryAccepted, PrimaryConfirmed, Stopped
+from coterie.kernel.records import (
+    EntriesAccepted,
+    PrimaryAccepted,
+    PrimaryConfirmed,
+    Settled,
+    Stopped,
+)
 from coterie.kernel.views import Member, ViewId
 
 GROUP, ID = "g", "a"
@@ -46,6 +52,10 @@ def confirmed(position: int = 0, *, view: ViewId = VIEW) -> PrimaryConfirmed:
     return PrimaryConfirmed(
         group=GROUP, member=ME, at=6, view=view, position=position, accepted_by=(ME,)
     )
+
+
+def settled(position: int) -> Settled:
+    return Settled(group=GROUP, member=ME, at=9, position=position)
 
 
 def segment(first: int, *, incarnation: int = 1) -> str:

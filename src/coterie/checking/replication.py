@@ -166,13 +166,17 @@ class EngineTracker:
         self._changed_disks.add(id)
 
     def _compare_memory(self, before: _Life, life: _Life) -> None:
-        """Who is counted on must know everything that it ever said it knew."""
+        """Who is counted on must know all entries that it ever said it knew.
+
+        That they were settled follows from what others know, too, and may have to be found out
+        again; that what was settled stays is another check.
+        """
         lost = [
             position
             for position, key in before.entries.items()
             if life.entries.get(position, key) != key or position > life.end
         ]
-        if lost or life.settled < before.settled:
+        if lost or life.end < before.settled:
             self._fail(
                 "memory",
                 f"{life.member} knows {life.end} entries, {life.settled} settled, and is no zombie;"

@@ -50,7 +50,15 @@ from coterie.journal.format import (
     segment_path,
 )
 from coterie.kernel.clock import Duration, milliseconds
-from coterie.kernel.records import EventsKnown, PrimaryAccepted
+from coterie.kernel.records import (
+    EventsKnown,
+    Forced,
+    PrimaryAccepted,
+    Replied,
+    Settled,
+    StateAt,
+    StateDigest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +69,9 @@ if TYPE_CHECKING:
 
 _BUFFER_KEPT_MAX = 4 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+PROMISE_NOTHING = frozenset({Settled, Replied, StateDigest, Forced, StateAt})
+"""Records of what follows from others' promises. An answer rests on entries that a majority has on
+disk; that this replica knew it, and answered, need not survive the loss of its machine."""
 
 
 class StorageFailed(JournalError):
@@ -137,8 +148,8 @@ class JournalWriter:
         self._sequence = 0
         self._synced = 0
         self._synced_at: int | None = None
-        self._own_events_up_to = 0
-        """The number of the last record of a turn in which a cohort added events as primary."""
+        self._due_up_to = 0
+        """The last record of a turn of which nothing may leave before it is synced."""
         self._buffer = bytearray()
         self._sync_lock = threading.Lock()
         self._spare: DiskFile | None = None
@@ -210,8 +221,8 @@ class JournalWriter:
         self._sequence += len(records)
         if size > _BUFFER_KEPT_MAX:
             self._buffer = bytearray()
-        if self.settings.sync is Sync.PRIMARY and self._are_own_events(records):
-            self._own_events_up_to = self._sequence
+        if self._is_due(records):
+            self._due_up_to = self._sequence
         if self.memory.views is not self._stable.values.views:
             self._store_views()
 
@@ -220,10 +231,8 @@ class JournalWriter:
         if self._synced == self._sequence:
             return False
         match self.settings.sync:
-            case Sync.TURN:
-                return True
-            case Sync.PRIMARY:
-                return self._own_events_up_to > self._synced
+            case Sync.TURN | Sync.PRIMARY:
+                return self._due_up_to > self._synced
             case Sync.NONE:
                 return False
             case Sync.INTERVAL:
@@ -345,9 +354,18 @@ class JournalWriter:
         except OSError as error:
             self.fail(error, "the recovery bit could not be set")
 
-    def _are_own_events(self, records: Sequence[Record]) -> bool:
-        led = self.memory.views.led
-        return any(isinstance(record, EventsKnown) and record.view == led for record in records)
+    def _is_due(self, records: Sequence[Record]) -> bool:
+        """Say whether a turn must be synced before anything of it leaves."""
+        match self.settings.sync:
+            case Sync.TURN:
+                return not PROMISE_NOTHING.issuperset(map(type, records))
+            case Sync.PRIMARY:
+                led = self.memory.views.led
+                return any(
+                    isinstance(record, EventsKnown) and record.view == led for record in records
+                )
+            case _:
+                return False
 
     def _store_views(self) -> None:
         self.sync()
