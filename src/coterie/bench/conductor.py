@@ -13,6 +13,8 @@ import msgspec
 from coterie.bench.words import (
     Alone,
     Answer,
+    Count,
+    Counted,
     Echo,
     Latencies,
     Listening,
@@ -21,6 +23,7 @@ from coterie.bench.words import (
     Ready,
     Sample,
     Sampled,
+    Transact,
 )
 from coterie.kernel.errors import CoterieError
 
@@ -95,6 +98,16 @@ class Worker:
         """Have the worker make one call after the other."""
         self.tell(alone)
         return await self._expect(Latencies)
+
+    async def transact(self, transact: Transact) -> Latencies:
+        """Have the worker run one transaction after the other."""
+        self.tell(transact)
+        return await self._expect(Latencies)
+
+    async def count(self) -> Counted:
+        """Have the worker say how often it was asked to prepare."""
+        self.tell(Count())
+        return await self._expect(Counted)
 
     async def _expect(self, kind: type[T]) -> T:
         answer = await self.answer()

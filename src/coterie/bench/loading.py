@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from coterie.bench.conductor import samples
-from coterie.bench.words import Load, Stop
+from coterie.bench.words import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coterie.bench.conductor import Worker
+    from coterie.bench.words import Crowd, Load
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +42,7 @@ class Loaded(NamedTuple):
 
 
 async def measure_load(
-    caller: Worker, replicas: Sequence[Worker], load: Load, timing: Timing
+    caller: Worker, replicas: Sequence[Worker], load: Load | Crowd, timing: Timing
 ) -> Loaded:
     """Have *caller* make calls, and look at it and at the replicas."""
     caller.tell(load)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coterie.objects import query, update
+from coterie.transactional import Table
 
 
 class Box:
@@ -44,6 +45,19 @@ class Store:
             # Zeros alone would take no memory: systems give them out for nothing.
             self.values[key] = key.to_bytes(8) * (value_bytes // 8)
         return len(self.values)
+
+
+class Accounts:
+    """Balances by number, each with a lock of its own where there are transactions."""
+
+    balances: Table[int, int] = {}  # noqa: RUF012 -- copied for each object
+
+    @update
+    def add(self, account: int, amount: int) -> int:
+        """Change a balance."""
+        balance = self.balances.get(account, 0) + amount
+        self.balances[account] = balance
+        return balance
 
 
 SUBJECTS: dict[str, type] = {cls.__name__: cls for cls in (Box, Store)}

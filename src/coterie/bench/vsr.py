@@ -1,161 +1,340 @@
-"""What viewstamped replication costs: calls, transactions over two groups, and fail-over.
+"""`coterie bench vsr`: what viewstamped replication costs, and what it costs when a primary dies.
 
-    python -m coterie.bench.vsr [--quick]
+Cohorts are processes as `coterie replica` runs them, with their journals, and their clients are
+another process; all on this machine. Parts:
 
-All cohorts and the client run in one process, on one event loop, and talk in encoded frames; so
-the figures are processor time of everybody together, and say how the ways compare rather than how
-fast machines would be. The same class in a group of one cohort is the unreplicated run that the
-paper compares with: remote calls should be as fast, and prepare should mostly not wait.
+- *calls*: one client after the other for the latency, many together for the rate; calls that are a
+  transaction of their own, transactions over two groups, and, beside them in the same processes,
+  the same class under a stack that puts its calls into order;
+- *claim*: the paper says that remote calls are as fast as without replication, and that prepare
+  usually does not wait. So calls inside a transaction, and its end, are timed in a replicated group
+  and in a group of one cohort; and the cohorts say how many prepares waited for backups;
+- *fail-over*: the primary is killed while clients work, for several numbers of cohorts; the longest
+  time that any of them waited.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import sys
-import time
+import tempfile
+from contextlib import asynccontextmanager
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.bench.machine import describe_machine
-from coterie.objects import update
-from coterie.transactional import LocalGroups, Table, TransactionAborted, local_groups
+from coterie.bench.conductor import (
+    BenchError,
+    Yardstick,
+    crew,
+    free_ports,
+    samples,
+    surviving,
+    yardstick,
+)
+from coterie.bench.disk import file_system, sync_ms
+from coterie.bench.figures import Figure, Target, rate
+from coterie.bench.loading import Timing, measure_load
+from coterie.bench.machine import Others, describe_machine
+from coterie.bench.order import profile_place
+from coterie.bench.words import Crowd, Keep, Latencies, Stop, Tell, Transact
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from coterie.bench.conductor import Crew, Worker
+
+PARTS = ("calls", "claim", "fail-over")
+FAIL_OVER_MAX = Target(1000, is_floor=False)
+"""For three cohorts."""
+FAIL_OVER_COHORTS = 3
+
+LATENCY_WAYS = (
+    ("one call", "replicated"),
+    ("one call", "unreplicated"),
+    ("one call", "ordered"),
+    ("two groups", "replicated"),
+    ("two groups", "unreplicated"),
+)
+CLAIM_WAYS = ("call inside", "end")
 
 
-class Account:
-    """The object of the benchmark: balances by name."""
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure, and for how long."""
 
-    balances: Table[int, int] = {}  # noqa: RUF012 -- copied for each object
-
-    @update
-    def add(self, account: int, amount: int) -> int:
-        """Change a balance."""
-        balance = self.balances.get(account, 0) + amount
-        self.balances[account] = balance
-        return balance
-
-
-class Line(msgspec.Struct, frozen=True):
-    """One figure."""
-
-    what: str
-    cohorts: int
-    per_second: float
-    median_us: float
+    parts: tuple[str, ...] = PARTS
+    stack: str = "SAFE:DYNSEQ:PVSYNC"
+    """What the class is compared under."""
+    replicas: tuple[int, ...] = (3, 5)
+    timing: Timing = Timing()
+    alone: int = 1000
+    """How many one client runs, one after the other."""
+    alone_warm_up: int = 100
+    together: int = 128
+    """How many run at a time, for the rate."""
+    fail_over: tuple[int, ...] = (3, 5, 7)
+    kills: int = 5
+    kill_pause: float = 1.5
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """How much is measured."""
-
-    cohorts: tuple[int, ...] = (1, 3, 5)
-    transactions: int = 2000
-    together: int = 64
-    """How many transactions run at the same time, for the throughput."""
-    kills: int = 3
-
-
-QUICK = Plan(cohorts=(1, 3), transactions=200, kills=1)
+QUICK = Plan(
+    replicas=(3,),
+    timing=Timing(seconds=0.5, warm_up=0.3, repeats=2),
+    alone=200,
+    alone_warm_up=50,
+    fail_over=(3,),
+    kills=2,
+)
 
 
-async def _one_group(groups: LocalGroups, account: int) -> None:
-    async with groups.transaction("one") as t:
-        await t.one.add(account, 1)
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was measured in one run."""
+
+    machine: dict[str, str | int]
+    disk: str
+    sync_ms: float
+    busy_cores: float
+    plan: Plan
+    echo_ms: float
+    echo_ms_repeats: list[float]
+    figures: list[Figure]
+    troubles: list[str] = []
+    """Which parts could not be measured, and why."""
 
 
-async def _two_groups(groups: LocalGroups, account: int) -> None:
-    async with groups.transaction("one") as t:
-        await t.one.add(account, -1)
-        await t.two.add(account, 1)
+class Deployment:
+    """Processes with accounts, which can be killed and started again."""
+
+    def __init__(self, started: Crew, plan: Plan, size: int, folder: str) -> None:
+        self.ids = "abcdefghijklmnopqrstuvwxyz"[:size]
+        self.keepers: dict[str, Worker] = {}
+        self.is_patient = True
+        self.profile = ""
+        self._crew = started
+        self._plan = plan
+        self._folder = folder
+        ports = free_ports(2 * size)
+        self._ports = dict(zip(self.ids, zip(ports[:size], ports[size:], strict=True), strict=True))
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where clients find the processes."""
+        return [f"127.0.0.1:{clients}" for _, clients in self._ports.values()]
+
+    @property
+    def workers(self) -> list[Worker]:
+        """The processes that run."""
+        return list(self.keepers.values())
+
+    async def found(self) -> None:
+        """Start all processes of a new deployment."""
+        for id in self.ids:
+            await self._start(id, is_founder=True)
+        for worker in self.workers:
+            await worker.ready()
+
+    async def _start(self, id: str, *, is_founder: bool) -> None:
+        [worker] = await self._crew.start()
+        self.keepers[id] = worker
+        worker.tell(
+            Keep(
+                id=id,
+                ports=self._ports,
+                stack=self._plan.stack,
+                folder=self._folder,
+                is_founder=is_founder,
+                is_patient=self.is_patient,
+                profile=self.profile,
+            )
+        )
+
+    async def restart(self, id: str) -> None:
+        """Start a process again that was killed, and wait until it is back among the others."""
+        await self._start(id, is_founder=False)
+        await self.keepers[id].ready()
+
+    async def primary(self) -> str:
+        """Give the process from which the first group is led."""
+        sampled = zip(self.keepers, await samples(self.workers), strict=True)
+        for id, each in sampled:
+            if each.is_orderer:
+                return id
+        raise BenchError("no cohort says that it leads: run again")
 
 
-async def _calls_only(groups: LocalGroups, account: int) -> None:
-    """Ten calls in one transaction: what is left of the commit in each is a tenth."""
-    async with groups.transaction("one") as t:
-        for _ in range(10):
-            await t.one.add(account, 1)
+@asynccontextmanager
+async def _deployment(
+    plan: Plan, size: int, *, is_patient: bool = True, profile: str = ""
+) -> AsyncIterator[tuple[Deployment, Worker]]:
+    """Run processes with accounts, and one for their clients."""
+    with tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder:
+        async with crew(1) as started:
+            [clients] = started.workers
+            deployment = Deployment(started, plan, size, folder)
+            deployment.is_patient = is_patient
+            deployment.profile = profile
+            await deployment.found()
+            clients.tell(Tell(deployment.addresses, profile))
+            await clients.ready()
+            yield deployment, clients
 
 
-WAYS: dict[str, Callable[[LocalGroups, int], Awaitable[None]]] = {
-    "transaction with one call": _one_group,
-    "transaction with ten calls": _calls_only,
-    "transaction over two groups": _two_groups,
-}
+async def measure(
+    plan: Plan, progress: Callable[[str], None], *, profile: Path | None = None
+) -> Report:
+    """Do everything in *plan*, saying what is done.
+
+    With *profile*, cohorts and clients write cProfile's statistics there; the figures suffer.
+    """
+    machine = describe_machine()
+    others = Others()
+    figures: list[Figure] = []
+    troubles: list[str] = []
+
+    def add(figure: Figure) -> None:
+        figures.append(figure)
+        progress(str(figure))
+
+    async with yardstick() as stick:
+        await stick.measure()
+        if "calls" in plan.parts or "claim" in plan.parts:
+            for size in plan.replicas:
+                with surviving(f"calls with {size} cohorts", troubles, progress):
+                    await _measure_calls(plan, size, stick, add, profile)
+        if "fail-over" in plan.parts:
+            for size in plan.fail_over:
+                with surviving(f"fail-over with {size} cohorts", troubles, progress):
+                    await _measure_fail_over(plan, size, add)
+    return Report(
+        machine=machine,
+        disk=file_system(tempfile.gettempdir()),
+        sync_ms=sync_ms(),
+        busy_cores=others.busy_cores(),
+        plan=plan,
+        echo_ms=median(stick.trips_ms),
+        echo_ms_repeats=stick.trips_ms,
+        figures=figures,
+        troubles=troubles,
+    )
 
 
-async def _measure_way(groups: LocalGroups, what: str, plan: Plan, cohorts: int) -> Line:
-    """Measure one after the other for the latency, many together for the throughput."""
-    way = WAYS[what]
-    took = []
-    for number in range(plan.transactions // 4):
-        began = time.perf_counter()
-        await way(groups, number)
-        took.append(time.perf_counter() - began)
-
-    async def work(worker: int) -> None:
-        # Everyone has accounts of its own: locks are not what is measured.
-        for _ in range(max(1, plan.transactions // plan.together)):
-            await way(groups, 1_000_000 + worker)
-
-    began = time.perf_counter()
-    await asyncio.gather(*(work(worker) for worker in range(plan.together)))
-    elapsed = time.perf_counter() - began
-    done = plan.together * max(1, plan.transactions // plan.together)
-    return Line(what, cohorts, done / elapsed, sorted(took)[len(took) // 2] * 1e6)
+def named(way: str, kind: str) -> str:
+    """Say what was measured, in words for a table."""
+    words = {
+        "one call": "a call that is a transaction",
+        "two groups": "a transaction over two groups",
+        "call inside": "a call inside a transaction",
+        "end": "the end of a transaction",
+    }
+    if kind == "ordered":
+        return "a call that is put into order"
+    return words[way] + (", one cohort" if kind == "unreplicated" else "")
 
 
-async def _commits(groups: LocalGroups) -> bool:
-    """Try a transaction; one whose coordinator died in it is aborted."""
-    try:
-        await _one_group(groups, 0)
-    except TransactionAborted:
-        return False
-    return True
+def latencies(  # noqa: PLR0913, PLR0917 -- what they are of
+    section: str, way: str, kind: str, found: Latencies, size: int, echo_ms: float
+) -> list[Figure]:
+    """Make the two figures of one client."""
+    return [
+        Figure(
+            section=section,
+            what=f"{named(way, kind)}, {what}",
+            replicas=1 if kind == "unreplicated" else size,
+            value=value,
+            unit="us",
+            echoes=value / (echo_ms * 1000),
+        )
+        for what, value in (("p50", found.median_us), ("p99", found.p99_us))
+    ]
 
 
-async def _measure_fail_over(groups: LocalGroups, plan: Plan, cohorts: int) -> Line:
-    """Kill the primary again and again; measure until the next transaction is committed."""
-    took = []
-    for _ in range(plan.kills):
-        primary = groups.primary("one")
-        assert primary is not None, "the group has a primary"
-        began = time.perf_counter()
-        groups.kill(primary)
-        while not await _commits(groups):
-            pass
-        took.append(time.perf_counter() - began)
-        groups.start(primary)
-        await _one_group(groups, 0)
-    return Line("kill to next commit", cohorts, 0.0, sorted(took)[len(took) // 2] * 1e6)
+async def _measure_calls(
+    plan: Plan, size: int, stick: Yardstick, add: Callable[[Figure], None], profile: Path | None
+) -> None:
+    place = profile_place(profile, "vsr", size, "on")
+    async with _deployment(plan, size, profile=place) as (deployment, clients):
+        if "calls" in plan.parts:
+            for way, kind in LATENCY_WAYS:
+                await _measure_alone("one client", way, kind, plan, size, stick, clients, add)
+            for way, kind in LATENCY_WAYS:
+                echo_ms = await stick.measure()
+                crowd = Crowd(way, kind, plan.together)
+                loaded = await measure_load(clients, deployment.workers, crowd, plan.timing)
+                add(
+                    rate(
+                        section="many clients",
+                        what=named(way, kind),
+                        replicas=1 if kind == "unreplicated" else size,
+                        rates=loaded.rates,
+                        echo_ms=echo_ms,
+                        cpu_us=loaded.cpu_us,
+                        client_cpu_us=loaded.caller_cpu_us,
+                    )
+                )
+        if "claim" in plan.parts:
+            for way in CLAIM_WAYS:
+                for kind in ("replicated", "unreplicated"):
+                    await _measure_alone("claim", way, kind, plan, size, stick, clients, add)
+            counted = [await worker.count() for worker in deployment.workers]
+            prepares = sum(each.prepares for each in counted)
+            waited = sum(each.waited for each in counted)
+            add(
+                Figure(
+                    section="claim",
+                    what="prepares that waited for backups",
+                    replicas=size,
+                    value=100 * waited / max(prepares, 1),
+                    unit="%",
+                )
+            )
 
 
-async def measure(plan: Plan) -> list[Line]:
-    """Measure everything."""
-    lines: list[Line] = []
-    for cohorts in plan.cohorts:
-        async with local_groups(replicas=cohorts, one=Account, two=Account) as groups:
-            await _two_groups(groups, 0)
-            lines += [await _measure_way(groups, what, plan, cohorts) for what in WAYS]
-            if cohorts > 2:  # noqa: PLR2004 -- fewer do not survive it
-                lines.append(await _measure_fail_over(groups, plan, cohorts))
-    return lines
+async def _measure_alone(  # noqa: PLR0913, PLR0917 -- in one place
+    section: str,
+    way: str,
+    kind: str,
+    plan: Plan,
+    size: int,
+    stick: Yardstick,
+    clients: Worker,
+    add: Callable[[Figure], None],
+) -> None:
+    echo_ms = await stick.measure()
+    # A long transaction has many calls in it.
+    share = 10 if way in CLAIM_WAYS else 1
+    order = Transact(way, kind, max(plan.alone // share, 1), plan.alone_warm_up // share)
+    found = await clients.transact(order)
+    for figure in latencies(section, way, kind, found, size, echo_ms):
+        add(figure)
 
 
-def main() -> None:
-    """Print the figures as a table."""
-    parser = argparse.ArgumentParser(description="What viewstamped replication costs.")
-    parser.add_argument("--quick", action="store_true", help="one and three cohorts, fewer")
-    arguments = parser.parse_args()
-    table = [f"{name}: {value}" for name, value in describe_machine().items()]
-    table += ["", "| what | cohorts | a second | median, one at a time |", "|---|---|---|---|"]
-    for line in asyncio.run(measure(QUICK if arguments.quick else Plan())):
-        rate = f"{line.per_second:,.0f}" if line.per_second else ""
-        table.append(f"| {line.what} | {line.cohorts} | {rate} | {line.median_us:,.0f} µs |")
-    sys.stdout.write("\n".join(table) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+async def _measure_fail_over(plan: Plan, size: int, add: Callable[[Figure], None]) -> None:
+    """Kill the primary again and again while clients work."""
+    gaps: list[float] = []
+    async with _deployment(plan, size, is_patient=False) as (deployment, clients):
+        clients.tell(Crowd("one call", "replicated", 3))
+        await clients.ready()
+        for _ in range(plan.kills):
+            await asyncio.sleep(plan.kill_pause)
+            await clients.sample()
+            id = await deployment.primary()
+            await deployment.keepers[id].kill()
+            await asyncio.sleep(plan.kill_pause)
+            gaps.append((await clients.sample()).gap_seconds * 1000)
+            await deployment.restart(id)
+        clients.tell(Stop())
+        await clients.ready()
+    for what, value in (("median", median(gaps)), ("worst", max(gaps))):
+        is_target = what == "worst" and size == FAIL_OVER_COHORTS
+        add(
+            Figure(
+                section="fail-over",
+                what=f"longest wait of a client, {what} of {len(gaps)} kills",
+                replicas=size,
+                value=value,
+                unit="ms",
+                repeats=gaps,
+                target=FAIL_OVER_MAX if is_target else None,
+            )
+        )

@@ -80,6 +80,48 @@ class Serve(msgspec.Struct, tag=True, kw_only=True):
     profile: str = ""
 
 
+class Keep(msgspec.Struct, tag=True, kw_only=True):
+    """Become a process with replicas of accounts (`coterie.bench.tellers`); answered by `Ready`."""
+
+    id: str
+    ports: dict[str, tuple[int, int]]
+    """Where each process listens for the others, and for clients."""
+    stack: str
+    """Of the group that is there to compare with."""
+    folder: str
+    is_founder: bool = True
+    is_patient: bool = True
+    profile: str = ""
+
+
+class Tell(msgspec.Struct, tag=True):
+    """Become clients of accounts; answered by `Ready`."""
+
+    addresses: list[str]
+    profile: str = ""
+
+
+class Transact(msgspec.Struct, tag=True):
+    """Run one transaction after the other; answered by `Latencies`."""
+
+    way: str
+    kind: str
+    count: int
+    warm_up: int
+
+
+class Crowd(msgspec.Struct, tag=True):
+    """Keep so many running at a time; answered by `Ready`."""
+
+    way: str
+    kind: str
+    together: int
+
+
+class Count(msgspec.Struct, tag=True):
+    """Say how often a participant was asked to prepare so far; answered by `Counted`."""
+
+
 class Dial(msgspec.Struct, tag=True):
     """Become clients of a group, in place of those there were; answered by `Ready`."""
 
@@ -138,6 +180,11 @@ Order = (
     | Host
     | HostAll
     | Serve
+    | Keep
+    | Tell
+    | Transact
+    | Crowd
+    | Count
     | Dial
     | Rival
     | Alone
@@ -198,4 +245,11 @@ class Latencies(msgspec.Struct, tag=True):
     """The caller's processor time for each."""
 
 
-Answer = Listening | Ready | Measured | Sampled | Latencies
+class Counted(msgspec.Struct, tag=True):
+    """How often a participant was asked to prepare, and had to wait for its backups first."""
+
+    prepares: int
+    waited: int
+
+
+Answer = Listening | Ready | Measured | Sampled | Latencies | Counted

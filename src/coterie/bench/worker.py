@@ -16,22 +16,25 @@ from coterie.bench.rival import be_rival
 from coterie.bench.rowing import be_member
 from coterie.bench.serving import be_served
 from coterie.bench.speech import Orders, answer
+from coterie.bench.tellers import be_accounts, be_tellers
 from coterie.bench.words import (
     Dial,
     Echo,
     Host,
     HostAll,
     Join,
+    Keep,
     Listening,
     Measured,
     Rival,
     Serve,
+    Tell,
 )
 from coterie.runtime.garbage import calm_collector
 from coterie.runtime.loop import run
 
 
-async def work() -> None:
+async def work() -> None:  # noqa: C901, PLR0911 -- a table
     """Take orders until there are no more."""
     listener = socket.create_server(("127.0.0.1", 0))
     orders = await Orders.open()
@@ -53,6 +56,12 @@ async def work() -> None:
                     return
                 case Dial():
                     await be_clients(order, orders)
+                    return
+                case Keep():
+                    await be_accounts(order, orders)
+                    return
+                case Tell():
+                    await be_tellers(order, orders)
                     return
                 case Rival():
                     await be_rival(order, orders)

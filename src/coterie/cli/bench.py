@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from coterie.bench import engine, objects
+    from coterie.bench import engine, objects, vsr
     from coterie.cli.parser import Parser, Subparsers
 
 MEMBERS_MAX = 26
@@ -29,6 +29,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
     _add_order(benchmarks)
     _add_engine(benchmarks)
     _add_objects(benchmarks)
+    _add_vsr(benchmarks)
     _add_pipeline(benchmarks)
     return parser
 
@@ -81,6 +82,19 @@ def _add_objects(benchmarks: Subparsers) -> None:
     )
     _add_group(objects, "calls, fail-over and rival")
     _add_common(objects, "objects", quick="3 replicas, 100 bytes, two kills; under a minute")
+
+
+def _add_vsr(benchmarks: Subparsers) -> None:
+    vsr = benchmarks.add_parser(
+        "vsr",
+        help="calls, transactions over two groups, and fail-over of viewstamped replication",
+        description="How long calls and transactions over two groups take, and how many are done "
+        "in a second, beside the same class without replication and under a stack; whether "
+        "prepare waits; and how long clients wait when the primary of 3, 5 or 7 cohorts is "
+        "killed. Cohorts and clients are processes on this machine. Takes some three minutes.",
+    )
+    _add_group(vsr, "calls, claim and fail-over")
+    _add_common(vsr, "vsr", quick="3 cohorts, shorter, two kills; under a minute")
 
 
 def _add_pipeline(benchmarks: Subparsers) -> None:
@@ -205,6 +219,17 @@ def _run_objects(args: argparse.Namespace, progress: Callable[[str], None]) -> O
     return report, f"{setting(report)}\n\n{tables(report)}", files
 
 
+def _run_vsr(args: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from coterie.bench.vsr import PARTS, QUICK, Plan, measure  # noqa: PLC0415
+    from coterie.bench.vsr_report import setting, tables, write_files  # noqa: PLC0415
+    from coterie.runtime.loop import run as run_loop  # noqa: PLC0415
+
+    plan = _with_options(QUICK if args.quick else Plan(), PARTS, args)
+    report = run_loop(measure(plan, progress, profile=args.profile))
+    files = write_files(report, args.out, plot=not args.no_plot)
+    return report, f"{setting(report)}\n\n{tables(report)}", files
+
+
 def _run_pipeline(args: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     from msgspec.structs import replace  # noqa: PLC0415
 
@@ -229,7 +254,7 @@ def _run_pipeline(args: argparse.Namespace, progress: Callable[[str], None]) -> 
     return report, f"{setting(report)}\n\n{tables(report)}", files
 
 
-P = TypeVar("P", "engine.Plan", "objects.Plan")
+P = TypeVar("P", "engine.Plan", "objects.Plan", "vsr.Plan")
 
 
 def _with_options(plan: P, parts: Sequence[str], args: argparse.Namespace) -> P:
@@ -254,6 +279,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], Outc
     "order": _run_order,
     "engine": _run_engine,
     "objects": _run_objects,
+    "vsr": _run_vsr,
     "pipeline": _run_pipeline,
 }
 

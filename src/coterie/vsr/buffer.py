@@ -164,6 +164,10 @@ class Buffer:
         # The view may have got or lost members meanwhile; what it began with stays.
         self._context.send(ids, NewView(self._cohort.cur_view, self.initial_history))
 
+    def tell_members(self) -> None:
+        """Tell the backups who is in the view now; nothing depends on their knowing it."""
+        self._announce([id for id in self._lives if self._context.reaches(id)])
+
     def push(self) -> None:
         """Send every backup in the view what it was not sent yet."""
         last = self._log.last.number

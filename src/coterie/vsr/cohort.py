@@ -515,3 +515,5 @@ class Cohort(Layer):
         if ordered != self.cur_view.members:
             self.cur_view = replace(self.cur_view, members=ordered)
             self.report(MembersChanged, view=self.cur_viewid, members=ordered)
+            if self.buffer is not None:
+                self.buffer.tell_members()

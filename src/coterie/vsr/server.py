@@ -288,8 +288,12 @@ class Server:
         Without that, the locks could be lost with this primary, and the vote would stand.
         """
         aid = message.aid
+        is_at_once = True
+        self.context.count("vsr.prepares")
 
         def vote() -> None:
+            if not is_at_once:
+                self.context.count("vsr.prepares_waited")
             self.calls.release_reads(aid)
             if is_read_only and aid in self.state.transactions:
                 calls = of_group(message.pset, self.group)
@@ -298,6 +302,7 @@ class Server:
             self.send(sender, message.actor, Prepared(self.group, aid, is_read_only))
 
         self.force_calls(viewstamp, vote, is_read_only=is_read_only)
+        is_at_once = False
 
     def force_calls(
         self, viewstamp: Viewstamp, then: Callable[[], None], *, is_read_only: bool

@@ -1,0 +1,278 @@
+"""What workers do in the benchmark of viewstamped replication: keep accounts, and use them.
+
+One deployment has five groups of the same class in the same processes, so that they are compared in
+one run: two replicated groups, two of one cohort each (the unreplicated run that the paper compares
+with), and one under a stack, whose calls are ordered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from coterie.bench.dialling import DEADLINE, summarize
+from coterie.bench.rowing import PATIENT
+from coterie.bench.sampling import Nothing, profiling, sampling
+from coterie.bench.speech import answer
+from coterie.bench.subjects import Accounts
+from coterie.bench.words import Count, Counted, Crowd, Ready, Sample, Stop, Transact
+from coterie.client import ClientSettings, connect
+from coterie.client.transactions import transaction
+from coterie.kernel.settings import DEFAULT_SETTINGS
+from coterie.runtime.garbage import calm_collector
+from coterie.service.config import ClusterConfig, GroupConfig, ReplicaConfig
+from coterie.service.process import ReplicaProcess, load_objects
+from coterie.transactional import TransactionAborted
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from coterie.bench.speech import Orders
+    from coterie.bench.words import Keep, Latencies, Tell
+
+GROUPS: dict[str, tuple[str, str]] = {
+    "replicated": ("one", "two"),
+    "unreplicated": ("solo", "duo"),
+    "ordered": ("ordered", "ordered"),
+}
+"""By kind, the group that coordinates and a second one."""
+CALLS = 10
+"""How many calls a long transaction makes."""
+PREPARES = "vsr.prepares"
+WAITED = "vsr.prepares_waited"
+
+
+def config_of(keep: Keep) -> ClusterConfig:
+    """Describe the deployment; the primaries of the first and the second group are spread."""
+    ids = sorted(keep.ports)
+    kind = f"{Accounts.__module__}:{Accounts.__name__}"
+    turned = (*ids[1:], ids[0])
+    return ClusterConfig(
+        cluster="accounts",
+        groups={
+            "one": GroupConfig(class_=kind, engine="vsr", replicas=tuple(ids)),
+            "two": GroupConfig(class_=kind, engine="vsr", replicas=turned),
+            "solo": GroupConfig(class_=kind, engine="vsr", replicas=(ids[0],)),
+            "duo": GroupConfig(class_=kind, engine="vsr", replicas=(turned[0],)),
+            "ordered": GroupConfig(class_=kind, stack=keep.stack),
+        },
+        replicas={
+            id: ReplicaConfig(
+                listen=f"127.0.0.1:{port}",
+                clients=f"127.0.0.1:{clients}",
+                dir=f"{keep.folder}/{id}",
+            )
+            for id, (port, clients) in keep.ports.items()
+        },
+    )
+
+
+class _Keeper(Nothing):
+    """What is said of a process with accounts. A `Source` of samples."""
+
+    def __init__(self, process: ReplicaProcess) -> None:
+        self._process = process
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all groups here have all their members."""
+        process = self._process
+        return all(
+            hosted.status is not None
+            and hosted.status.role.is_in_service
+            and len(hosted.status.members) == len(process.config.members(name))
+            for name, hosted in process.groups.items()
+        )
+
+    @property
+    def is_orderer(self) -> bool:
+        """Whether the first group is led from here."""
+        return self._process.cohorts["one"].cohort.is_serving
+
+    def count(self) -> Counted:
+        """Give how often the replicated groups here were asked to prepare."""
+        found = [self._process.cohorts[name].cohort.context.counters for name in ("one", "two")]
+        return Counted(
+            sum(counters.get(PREPARES, 0) for counters in found),
+            sum(counters.get(WAITED, 0) for counters in found),
+        )
+
+
+async def be_accounts(keep: Keep, orders: Orders) -> None:
+    """Be a process with accounts until there are no more orders."""
+    config = config_of(keep)
+    settings = PATIENT if keep.is_patient else DEFAULT_SETTINGS
+    objects = load_objects(config)
+    async with ReplicaProcess(
+        config, keep.id, objects=objects, found=keep.is_founder, settings=settings
+    ) as process:
+        keeper = _Keeper(process)
+        ended = asyncio.Event()
+        process.live.driver.turn_ended.append(ended.set)
+        while not keeper.is_whole:
+            ended.clear()
+            await ended.wait()
+        process.live.driver.turn_ended.remove(ended.set)
+        calm_collector()
+        answer(Ready())
+        with profiling(keep.profile, keep.id) as profile, sampling(keeper) as sampler:
+            async for order in orders:
+                profile()
+                match order:
+                    case Sample():
+                        answer(sampler.take())
+                    case Count():
+                        answer(keeper.count())
+                    case _:
+                        raise AssertionError(order)
+
+
+class Tellers(Nothing):
+    """Clients of all groups, and tasks that use them without end. A `Source` of samples."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self._open = AsyncExitStack()
+        self._groups: dict[str, Any] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_stopping = False
+        self._last: dict[int, float] = {}
+        self._gap = 0.0
+
+    async def connect(self, tell: Tell) -> None:
+        """Connect to every group."""
+        settings = ClientSettings(deadline=DEADLINE)
+        only = {"solo": tell.addresses[:1], "duo": tell.addresses[1:2]}
+        for name in dict.fromkeys(name for names in GROUPS.values() for name in names):
+            addresses = only.get(name, tell.addresses)
+            group = connect(Accounts, addresses, group=name, settings=settings)
+            self._groups[name] = await self._open.enter_async_context(group)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._open.aclose()
+
+    # ---- ways; each gives the times that it is about
+
+    async def one_call(self, kind: str, account: int) -> list[float]:
+        """Make a call that is a transaction of its own, or has its own place in the order."""
+        began = time.perf_counter()
+        await self._groups[GROUPS[kind][0]].add(account, 1)
+        return [time.perf_counter() - began]
+
+    async def two_groups(self, kind: str, account: int) -> list[float]:
+        """Change two accounts, in two groups, or none."""
+        one, two = GROUPS[kind]
+        began = time.perf_counter()
+        async with transaction(self._groups[one], self._groups[two]) as t:
+            await t[one].add(account, -1)
+            await t[two].add(account, 1)
+        return [time.perf_counter() - began]
+
+    async def inner_calls(self, kind: str, account: int) -> list[float]:
+        """Time each call of a long transaction."""
+        return (await self._long(kind, account))[:-1]
+
+    async def end(self, kind: str, account: int) -> list[float]:
+        """Time the end of a long transaction: prepare, and the coordinator's decision."""
+        return (await self._long(kind, account))[-1:]
+
+    async def _long(self, kind: str, account: int) -> list[float]:
+        name = GROUPS[kind][0]
+        times = []
+        block = transaction(self._groups[name])
+        async with block as t:
+            # The first call also waits for the transaction's name.
+            await t[name].add(account, 1)
+            for _ in range(CALLS):
+                began = time.perf_counter()
+                await t[name].add(account, 1)
+                times.append(time.perf_counter() - began)
+            began = time.perf_counter()
+        return [*times, time.perf_counter() - began]
+
+    # ---- orders
+
+    def _way(self, name: str) -> Callable[[str, int], Awaitable[list[float]]]:
+        ways: dict[str, Callable[[str, int], Awaitable[list[float]]]] = {
+            "one call": self.one_call,
+            "two groups": self.two_groups,
+            "call inside": self.inner_calls,
+            "end": self.end,
+        }
+        return ways[name]
+
+    async def transact(self, order: Transact) -> Latencies:
+        """Run one transaction after the other, and time each."""
+        way = self._way(order.way)
+        times: list[float] = []
+        cpu_began = 0.0
+        for number in range(order.warm_up + order.count):
+            if number == order.warm_up:
+                cpu_began = time.process_time()
+                times.clear()
+            times += await way(order.kind, number % 100)
+        return summarize(times, time.process_time() - cpu_began)
+
+    def start(self, crowd: Crowd) -> None:
+        """Have tasks run transactions, each on an account of its own: locks are not measured."""
+        self._is_stopping = False
+        self._last = dict.fromkeys(range(crowd.together), time.perf_counter())
+        self._tasks = [
+            asyncio.create_task(self._work(number, crowd)) for number in range(crowd.together)
+        ]
+
+    async def _work(self, number: int, crowd: Crowd) -> None:
+        way = self._way(crowd.way)
+        while not self._is_stopping:
+            try:
+                await way(crowd.kind, 1000 + number)
+            except TransactionAborted:
+                continue  # its coordinator died in it; the time until the next one counts
+            now = time.perf_counter()
+            self._gap = max(self._gap, now - self._last[number])
+            self._last[number] = now
+            self.answered += 1
+
+    def take_gap(self) -> float:
+        """Give the longest time that any task waited since this was asked last."""
+        now = time.perf_counter()
+        waiting = max((now - last for last in self._last.values()), default=0.0)
+        longest, self._gap = max(self._gap, waiting), 0.0
+        return longest
+
+    async def stop(self) -> None:
+        """Let all transactions end, and begin no more."""
+        self._is_stopping = True
+        tasks, self._tasks = self._tasks, []
+        await asyncio.gather(*tasks)
+        self._last = {}
+
+
+async def be_tellers(tell: Tell, orders: Orders) -> None:
+    """Be clients until there are no more orders."""
+    tellers = Tellers()
+    try:
+        await tellers.connect(tell)
+        calm_collector()
+        answer(Ready())
+        with profiling(tell.profile, "clients") as profile, sampling(tellers) as sampler:
+            async for order in orders:
+                profile()
+                match order:
+                    case Transact():
+                        answer(await tellers.transact(order))
+                    case Crowd():
+                        tellers.start(order)
+                        answer(Ready())
+                    case Sample():
+                        answer(sampler.take())
+                    case Stop():
+                        await tellers.stop()
+                        answer(Ready())
+                    case _:
+                        raise AssertionError(order)
+    finally:
+        await tellers.close()
