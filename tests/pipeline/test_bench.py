@@ -6,14 +6,16 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 from tests.pipeline.here import history_here, seal_here, verify_here
 
+from coterie.bench import pipeline
 from coterie.bench.figures import Figure
 from coterie.bench.pipeline import (
     Plan,
     Report,
     _growth,
-    _majority_in_duckdb,
+    _in_duckdb,
     _measure_size,
     setting,
     tables,
@@ -62,9 +64,9 @@ def test_every_part_is_measured(spark: SparkSession, tmp_path: Path) -> None:
     _measure_size(spark, 5_000, tmp_path, report, said.append)
     assert report.troubles == []
     sections = [figure.section for figure in report.figures]
-    assert sections == ["ingest", "rebuild", "verify", "follow", "majority"]
+    assert sections == ["ingest", "rebuild", "verify", "follow", "follow", "majority"]
     assert all(figure.value > 0 for figure in report.figures)
-    assert len(said) == 5
+    assert len(said) == 6
     files = write_files(report, tmp_path / "out", plot=False)
     assert [file.name for file in files] == ["pipeline.json", "pipeline.csv", "pipeline.md"]
     assert json.loads(files[0].read_text("utf-8"))["figures"][0]["section"] == "ingest"
@@ -72,11 +74,25 @@ def test_every_part_is_measured(spark: SparkSession, tmp_path: Path) -> None:
     assert "journals into a lake, 5,000 rows" in tables(report)
 
 
+def test_a_part_that_fails_costs_nothing_of_the_others(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise PySparkException("too busy\nat x.y")
+
+    for part in ("_consume", "_stream", "_follow"):
+        monkeypatch.setattr(pipeline, part, fail)
+    report = report_here()
+    _measure_size(spark, 5_000, tmp_path, report, lambda _: None)
+    assert [figure.section for figure in report.figures] == ["ingest", "verify", "majority"]
+    assert report.troubles[0] == "rebuild, the whole history, 5,000 rows: too busy"
+
+
 def test_duckdb_counts_the_same(tmp_path: Path) -> None:
     pytest.importorskip("duckdb", reason="DuckDB is an extra: coterie[bench-rivals]")
     write_journals(tmp_path / "journals", 6_000)
     lake = seal_here(tmp_path / "journals", tmp_path / "lake", width=300)
-    assert _majority_in_duckdb(lake) == 1_000
+    assert _in_duckdb(lake) == 1_000
 
 
 def test_cost_when_rows_double() -> None:
