@@ -1,6 +1,7 @@
 """Campaigns: simulation seeds as Spark tasks, so that they can be more than one machine can run.
 
-A task runs one seed after the other (`coterie.simulation.campaign`), and where the stack keeps a
+A task runs one seed after the other (`coterie.simulation.campaign`, or for viewstamped replication
+`coterie.simulation.transaction_campaign`), and where the stack keeps a
 journal it puts the journals of all replicas through the pipeline's checks at once, in a lake that
 lives as long as the task: what the simulator saw from inside and what the journals tell must both
 be in order. Only a row for each seed travels; the journals of seeds that failed are kept.
@@ -30,7 +31,8 @@ from coterie.pipeline.planning import plan
 from coterie.pipeline.sealing import seal_segment
 from coterie.pipeline.tasks import PARTS, for_each
 from coterie.pipeline.verify import verify_alone
-from coterie.simulation.campaign import run_seed
+from coterie.simulation.campaign import Run, RunOptions, run_seed
+from coterie.simulation.transaction_campaign import TransactionOptions, run_transactions
 from coterie.stacks import has_engine
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from coterie.simulation.campaign import Run, RunOptions
+Options = RunOptions | TransactionOptions
+"""What all runs of a campaign have in common."""
 
 SEEDS_PER_TASK = 16
 SAID_MAX = 10
@@ -81,12 +84,13 @@ class Campaign:
 def run_campaign(
     spark: SparkSession,
     seeds: Sequence[int],
-    options: RunOptions,
+    options: Options,
     out: Path,
     *,
-    run: Callable[[int, RunOptions], Run] = run_seed,
+    run: Callable[[int, Any], Run] | None = None,
 ) -> Campaign:
     """Run all seeds as tasks; leave the tables below *out*. *run* lets tests put in broken runs."""
+    run = run or (run_cohorts if isinstance(options, TransactionOptions) else run_seed)
     began = time.monotonic()
     failed = str(out / "failed")
     # Runs of a campaign before this one are not failures of this one.
@@ -108,13 +112,27 @@ def run_campaign(
     return campaign
 
 
+def run_cohorts(seed: int, options: TransactionOptions) -> Run:
+    """Run one seed of transactions over groups of cohorts."""
+    came = run_transactions(seed, options)
+    return Run(
+        seed=seed,
+        violations=came.violations,
+        faults=came.faults,
+        simulated=came.simulated,
+        views=came.views,
+        converged_after=came.converged_after,
+        digest=came.digest,
+    )
+
+
 def run_and_check(
-    seed: int, options: RunOptions, failed: Path, run: Callable[[int, RunOptions], Run]
+    seed: int, options: Options, failed: Path, run: Callable[[int, Any], Run]
 ) -> dict[str, Any]:
     """Run one seed, put its journals through the pipeline's checks, and give its row."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="coterie-seed-") as place:
-        keeps = has_engine(options.stack)
+        keeps = isinstance(options, TransactionOptions) or has_engine(options.stack)
         came = run(seed, replace(options, journals=f"{place}/journals" if keeps else ""))
         journals = Path(place) / "journals" / str(seed)
         checked = 0
@@ -155,7 +173,7 @@ def _check(journals: Path, folder: Path) -> tuple[list[str], int]:
     return sentences, sum(count.checked for count in counts)
 
 
-def _sum_up(runs: list[dict[str, Any]], options: RunOptions) -> Campaign:
+def _sum_up(runs: list[dict[str, Any]], options: Options) -> Campaign:
     counts: Counter[str] = Counter()
     in_runs: Counter[str] = Counter()
     for row in runs:

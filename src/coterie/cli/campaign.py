@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coterie.cli import exits, sim
+from coterie.cli import exits, sim, sim_vsr
 from coterie.cli.errors import UsageError
 from coterie.cli.pipeline import add_cluster_options, cluster_of, failed
 from coterie.cli.spark_bar import SparkBar
 
 if TYPE_CHECKING:
-    from coterie.campaign import Campaign
+    from coterie.campaign import Campaign, Options
     from coterie.cli.parser import Parser, Subparsers
 
 SEEDS_MAX = 10_000_000
@@ -29,7 +29,16 @@ def add_parser(subparsers: Subparsers) -> Parser:
         "a promise was broken; the journals of those runs are kept.",
     )
     parser.add_argument("--stack", default="SAFE:DYNSEQ:PVSYNC", help="the layers, top first")
-    parser.add_argument("--replicas", type=int, default=5, metavar="N", help="in each group")
+    parser.add_argument(
+        "--engine",
+        choices=("layers", "vsr"),
+        default="layers",
+        help="'vsr' runs transactions over --groups groups of viewstamped replication",
+    )
+    parser.add_argument("--groups", type=int, default=3, metavar="N", help="for --engine vsr")
+    parser.add_argument(
+        "--replicas", type=int, metavar="N", help="in each group; 5, and 3 for --engine vsr"
+    )
     parser.add_argument("--seeds", type=int, default=1000, metavar="COUNT", help="how many runs")
     parser.add_argument("--from", type=int, default=0, dest="first", metavar="SEED")
     parser.add_argument("--faults", default="all", help="as for sim")
@@ -42,10 +51,12 @@ def add_parser(subparsers: Subparsers) -> Parser:
     )
     parser.add_argument(
         "--object",
-        choices=("counter", "dictionary", "queue", "locks", "upgrade"),
+        choices=("counter", "dictionary", "queue", "locks", "upgrade", "bank", "airline"),
         help="have clients use a replicated object, and check what they saw",
     )
-    parser.add_argument("--sync", choices=("turn", "interval", "none"), default="turn")
+    parser.add_argument(
+        "--sync", choices=("turn", "primary", "interval", "none"), help="as for sim"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where tables go")
     add_cluster_options(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -60,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
     if find_spec("pyspark") is None:
         raise UsageError("a campaign needs Spark: pip install 'coterie[pipeline]'; `sim` does not")
-    options = sim.options_of(args)
+    options = _options(args)
     if args.seeds > SEEDS_MAX:
         raise UsageError(f"--seeds goes up to {SEEDS_MAX:,}, not {args.seeds:,}")
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -100,6 +111,13 @@ def run(args: argparse.Namespace) -> int:
     return exits.NOT_DONE if campaign.failed else exits.DONE
 
 
+def _options(args: argparse.Namespace) -> Options:
+    if args.engine == "vsr":
+        return sim_vsr.options_of(args)
+    sim.refuse_transactions(args)
+    return sim.options_of(args)
+
+
 def tell(campaign: Campaign, args: argparse.Namespace) -> None:
     """Say what came of all seeds."""
     import msgspec  # noqa: PLC0415
@@ -108,7 +126,9 @@ def tell(campaign: Campaign, args: argparse.Namespace) -> None:
         print(msgspec.json.encode(campaign).decode())
         return
     verdict = f"{len(campaign.failed)} FAILED" if campaign.failed else "no violation"
-    print(f"{args.stack.upper()}, {args.replicas} replicas: {campaign.seeds:,} seeds, {verdict}")
+    is_vsr = args.engine == "vsr"
+    of = f"VSR, {args.groups} groups" if is_vsr else args.stack.upper()
+    print(f"{of}, {args.replicas or 3} replicas: {campaign.seeds:,} seeds, {verdict}")
     print(
         f"  simulated {campaign.simulated_seconds:,.0f} s in {campaign.seconds:.1f} s; the "
         f"journals' checks looked at {campaign.checked:,} rows"
@@ -120,5 +140,6 @@ def tell(campaign: Campaign, args: argparse.Namespace) -> None:
     for seed, violations in list(campaign.failed.items())[:10]:
         print(f"seed {seed}: {violations[0]}", file=sys.stderr)
         print(f"  its journals: {args.out / 'failed' / str(seed)}", file=sys.stderr)
-        print(f"  repeat it with: {sim.command_of(args, seed)}", file=sys.stderr)
+        command = sim_vsr.command_of(args, seed) if is_vsr else sim.command_of(args, seed)
+        print(f"  repeat it with: {command}", file=sys.stderr)
     print(f"runs and coverage: {args.out}")

@@ -89,16 +89,21 @@ def run(args: argparse.Namespace) -> int:
         from coterie.cli import sim_vsr  # noqa: PLC0415
 
         return sim_vsr.run(args)
+    refuse_transactions(args)
+    options = options_of(args)
+    if args.trace:
+        return _trace(args, options)
+    return _campaign(args, options)
+
+
+def refuse_transactions(args: argparse.Namespace) -> None:
+    """Refuse what only --engine vsr can run; take the default number of replicas of a stack."""
     if args.object in {"bank", "airline"}:
         raise UsageError(
             f"the {args.object} needs transactions over several groups: choose --engine vsr"
         )
     if args.replicas is None:
         args.replicas = 5
-    options = options_of(args)
-    if args.trace:
-        return _trace(args, options)
-    return _campaign(args, options)
 
 
 def options_of(args: argparse.Namespace) -> "RunOptions":

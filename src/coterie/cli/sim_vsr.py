@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     from coterie.simulation.parallel import available_cores, run_each  # noqa: PLC0415
     from coterie.simulation.transaction_campaign import run_transactions  # noqa: PLC0415
 
-    options = _options(args)
+    options = options_of(args)
     if args.trace:
         outcome = run_transactions(args.seed, options, trace=print)
         for violation in outcome.violations:
@@ -44,11 +44,12 @@ def run(args: argparse.Namespace) -> int:
     broken = [outcome for outcome in runs if outcome.violations]
     for outcome in broken[:10]:
         print(f"seed {outcome.seed}: {outcome.violations[0]}", file=sys.stderr)
-        print(f"  repeat it with: {_command(args, outcome.seed)}", file=sys.stderr)
+        print(f"  repeat it with: {command_of(args, outcome.seed)}", file=sys.stderr)
     return EXIT_VIOLATION if broken else 0
 
 
-def _options(args: argparse.Namespace) -> "TransactionOptions":
+def options_of(args: argparse.Namespace) -> "TransactionOptions":
+    """Give what the options say, or say what is wrong with them."""
     from coterie.journal.format import Sync  # noqa: PLC0415
     from coterie.kernel.clock import seconds  # noqa: PLC0415
     from coterie.simulation.machines import COHORT_FAULTS  # noqa: PLC0415
@@ -91,7 +92,8 @@ def _options(args: argparse.Namespace) -> "TransactionOptions":
     )
 
 
-def _command(args: argparse.Namespace, seed: int) -> str:
+def command_of(args: argparse.Namespace, seed: int) -> str:
+    """Give the command that shows one seed again."""
     name = args.object or "bank"
     words = f"coterie sim --engine vsr --object {name} --groups {args.groups} --seed {seed}"
     if args.replicas is not None:

@@ -142,9 +142,12 @@ def run_transactions(
 
 
 def _journal_settings(options: TransactionOptions, random: Random) -> KeeperSettings:
-    sync = options.sync or random.choice([Sync.NONE, Sync.NONE, Sync.PRIMARY, Sync.TURN])
-    # Who wants the journals wants all of them.
-    kept = 1 << 30 if options.journals else random.choice([20_000, 1 << 30])
+    # Drawn in any case, so that options do not change what else a seed draws.
+    drawn = random.choice([Sync.NONE, Sync.NONE, Sync.PRIMARY, Sync.TURN])
+    sync = options.sync or drawn
+    kept = random.choice([20_000, 1 << 30])
+    if options.journals:
+        kept = 1 << 30  # who wants the journals wants all of them
     return replace(keeping(sync), retention=Retention(journal_bytes_max=kept))
 
 
