@@ -38,6 +38,8 @@ GROUPS: dict[str, tuple[str, str]] = {
     "ordered": ("ordered", "ordered"),
 }
 """By kind, the group that coordinates and a second one."""
+ALONE = 100
+"""How many accounts a client that is alone uses; the others are for many clients."""
 CALLS = 10
 """How many calls a long transaction makes."""
 PREPARES = "vsr.prepares"
@@ -213,11 +215,13 @@ class Tellers(Nothing):
             if number == order.warm_up:
                 cpu_began = time.process_time()
                 times.clear()
-            times += await way(order.kind, number % 100)
+            times += await way(order.kind, number % ALONE)
         return summarize(times, time.process_time() - cpu_began)
 
-    def start(self, crowd: Crowd) -> None:
+    async def start(self, crowd: Crowd) -> None:
         """Have tasks run transactions, each on an account of its own: locks are not measured."""
+        for name in dict.fromkeys(GROUPS[crowd.kind]):
+            await self._groups[name].open(ALONE, crowd.together)
         self._is_stopping = False
         self._last = dict.fromkeys(range(crowd.together), time.perf_counter())
         self._tasks = [
@@ -228,7 +232,7 @@ class Tellers(Nothing):
         way = self._way(crowd.way)
         while not self._is_stopping:
             try:
-                await way(crowd.kind, 1000 + number)
+                await way(crowd.kind, ALONE + number)
             except TransactionAborted:
                 continue  # its coordinator died in it; the time until the next one counts
             now = time.perf_counter()
@@ -265,7 +269,7 @@ async def be_tellers(tell: Tell, orders: Orders) -> None:
                     case Transact():
                         answer(await tellers.transact(order))
                     case Crowd():
-                        tellers.start(order)
+                        await tellers.start(order)
                         answer(Ready())
                     case Sample():
                         answer(sampler.take())
