@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -57,18 +58,23 @@ def requests_of(payloads: pa.ChunkedArray) -> Requests:
         nothing = np.zeros(size, np.int64)
         return Requests(nothing - 1, nothing, nothing, nothing, are_commands=False)
     commands = [command for chunk in payloads.chunks for command in _read_all(chunk)]
-    first = np.array([each.request for each in commands], np.int64)
+    first = _column(commands, "request")
     last = first.copy()
-    for index, each in enumerate(commands):
-        if type(each) is _Other:
-            last[index] = each.last
+    if _Other in set(map(type, commands)):
+        for index, each in enumerate(commands):
+            if type(each) is _Other:
+                last[index] = each.last
     return Requests(
-        session=np.array([each.session for each in commands], np.int64),
+        session=_column(commands, "session"),
         first=first,
         last=last,
-        asked_at=np.array([each.asked_at for each in commands], np.int64),
+        asked_at=_column(commands, "asked_at"),
         are_commands=True,
     )
+
+
+def _column(commands: list[Call | _Other], name: str) -> Numbers:
+    return np.fromiter(map(attrgetter(name), commands), np.int64, len(commands))
 
 
 def _read_all(payloads: pa.BinaryArray) -> list[Call | _Other]:
@@ -83,6 +89,8 @@ def _read_all(payloads: pa.BinaryArray) -> list[Call | _Other]:
         commands = _decode_all(head + memoryview(data)[bounds[0] : bounds[-1]])
     except (msgspec.DecodeError, RecursionError):
         return [_read(payload) for payload in payloads.to_pylist()]
+    if set(map(type, commands)) == {Call}:  # as nearly always
+        return cast("list[Call | _Other]", commands)
     return [each if type(each) is Call else _other(each) for each in commands]
 
 
