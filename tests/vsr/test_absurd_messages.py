@@ -15,7 +15,7 @@ from coterie.kernel.views import Member, ViewId
 from coterie.simulation.modules import Bank, encode
 from coterie.vsr import calling, messages
 from coterie.vsr.calling import TransactionMessage
-from coterie.vsr.messages import CohortMessage
+from coterie.vsr.messages import MODULE_TAGS, CohortMessage
 from coterie.vsr.server import Server
 
 NUMBERS = (-(1 << 60), -1, 0, 1, 2, 3, 7, 1 << 60)
@@ -83,6 +83,11 @@ def test_all_kinds_of_messages_have_tags_of_their_own() -> None:
     kinds = [*typing.get_args(CohortMessage), *typing.get_args(TransactionMessage)]
     tags = [kind.__struct_config__.tag for kind in kinds]
     assert len(set(tags)) == len(tags)
+    for union, is_module in ((CohortMessage, False), (TransactionMessage, True)):
+        for kind in typing.get_args(union):
+            assert (bytes([kind.__struct_config__.tag]) >= MODULE_TAGS) is is_module
+            # The tag stands where a cohort looks for it.
+            assert len(kind.__struct_fields__) < 15
     for module in (messages, calling):
         for kind in vars(module).values():
             if isinstance(kind, type) and getattr(kind, "__struct_config__", None):

@@ -1,6 +1,7 @@
 """What cohorts of one group say to each other.
 
-A message about a view names its id, so that one from another view is recognised and dropped.
+A message about a view names its id, so that one from another view is recognised and dropped. Tags
+from `MODULE_TAGS` on are the module's, so that a message is read once, by whom it is for.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from coterie.kernel.views import Member, ViewId, Viewstamp
+
+MODULE_TAGS = bytes([32])
+"""As it stands in a message, after the head of an array of up to 15 fields."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
