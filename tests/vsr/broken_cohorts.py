@@ -95,6 +95,13 @@ class AcceptsAnything(Cohort):
         super()._on_invite(sender, message)
 
 
+class FollowsEveryone(Cohort):
+    """Accepts every invitation to a higher view, as in figure 5, however well its primary is."""
+
+    def _on_invite(self, sender: Member, message: Invite) -> None:
+        super()._on_invite(sender, replace(message, insists=True))
+
+
 class ComesBackIntoTheSameView(Cohort):
     """Comes back, without its state, into the very view in which it had lost it."""
 

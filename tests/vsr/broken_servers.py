@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from coterie.vsr.calls import Calls
 from coterie.vsr.coordinator import Coordinator, answer_to
+from coterie.vsr.locks import Locks
 from coterie.vsr.running import RunningCall
 from coterie.vsr.server import Server
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from coterie.kernel.views import Member, Viewstamp
     from coterie.vsr.calling import Call, Prepare, Query
     from coterie.vsr.gstate import Transaction
-    from coterie.vsr.psets import Pset
+    from coterie.vsr.locks import Mode, Owner
+    from coterie.vsr.psets import Progress, Pset
 
 
 class PreparesWithoutForce(Server):
@@ -124,3 +126,23 @@ class ReadsWithoutLocks(Server):
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self.calls = _CallsReadFreely(self)
+
+
+class _Familiar(Locks):
+    def is_free(self, owner: Owner, name: str, mode: Mode, progress: Progress) -> bool:
+        del progress
+        return not self.in_the_way(owner.aid, name, mode)
+
+
+class _FamiliarCalls(Calls):
+    def stop(self) -> None:
+        super().stop()
+        self.locks = _Familiar()
+
+
+class SiblingsSeeEachOther(Server):
+    """Lets calls of one transaction share locks, although they run at the same time."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.calls = _FamiliarCalls(self)

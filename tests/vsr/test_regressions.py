@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from tests.vsr.bank_world import EU, US, BankWorld, is_committed
+from tests.vsr.broken_cohorts import FollowsEveryone
+from tests.vsr.broken_servers import SiblingsSeeEachOther
 from tests.vsr.chain import ChainWorld
 from tests.vsr.table import Table
 
@@ -14,6 +16,7 @@ from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.views import Configuration, Member, ViewId, Viewstamp
 from coterie.simulation.modules import Bank, encode
+from coterie.vsr import Cohort
 from coterie.vsr.calling import Abort, Call, CallRefused, End, Ending, Reply
 from coterie.vsr.executor import Nested
 from coterie.vsr.messages import Events
@@ -91,16 +94,19 @@ def test_dropping_a_call_leaves_the_locks_of_its_siblings() -> None:
     assert not any(isinstance(message, Reply) for message in said)
 
 
-def test_a_call_that_waits_for_another_group_is_not_overtaken_by_its_sibling() -> None:
+@pytest.mark.parametrize(("kind", "balance"), [(Server, 85), (SiblingsSeeEachOther, 90)])
+def test_a_call_that_waits_for_another_group_is_not_overtaken_by_its_sibling(
+    kind: type[Server], balance: int
+) -> None:
     """Both take money from one account at the same time, in one transaction."""
-    world = BankWorld()
+    world = BankWorld(server_kind=kind)
     story = world.story(EU)
     story.ask(EU, "send", "alice", 10, US, "bob")
     story.ask(EU, "withdraw", "alice", 5)
     world.wait(lambda: len(story.answers) == 2)
     assert is_committed(story.commit())
     world.settle()
-    assert (world.balance(EU, "alice"), world.balance(US, "bob")) == (85, 110)
+    assert (world.balance(EU, "alice"), world.balance(US, "bob")) == (balance, 110)
 
 
 def test_a_reader_whose_end_was_lost_in_a_view_change_frees_its_locks() -> None:
@@ -126,9 +132,12 @@ def test_a_reader_whose_end_was_lost_in_a_view_change_frees_its_locks() -> None:
     world.settle()
 
 
-def test_a_cohort_without_its_state_that_is_cut_off_from_the_primary_disturbs_nobody() -> None:
+@pytest.mark.parametrize(("kind", "forces_always"), [(Cohort, True), (FollowsEveryone, False)])
+def test_a_cohort_without_its_state_that_is_cut_off_from_the_primary_disturbs_nobody(
+    kind: type[Cohort], *, forces_always: bool
+) -> None:
     """It can form no view without the primary, but kept calling the others out of theirs."""
-    world = ChainWorld("abc")
+    world = ChainWorld("abc", kind=kind)
     world.run_until_whole()
     world.tell(b"one")
     world.run(milliseconds(50))
@@ -136,12 +145,16 @@ def test_a_cohort_without_its_state_that_is_cut_off_from_the_primary_disturbs_no
     world.hosts["c"].restart()
     world.run(seconds(2))
     views = world.tracker.views
+    forced = []
     for _ in range(10):
         world.run(seconds(1))
         before = len(world.forced)
         world.tell(b"more")
         world.run(milliseconds(20))
-        assert len(world.forced) > before
+        forced.append(len(world.forced) > before)
+    assert all(forced) is forces_always
+    if not forces_always:
+        return
     assert world.tracker.views == views
     world.heal()
     world.run_until_whole()
