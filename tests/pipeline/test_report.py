@@ -249,6 +249,14 @@ def test_replicas_of_one_view_have_one_colour() -> None:
     assert said["calls: down, or silent, for 19.00 s"] is None, "grey comes from the style sheet"
 
 
+def test_a_single_value_is_a_dot() -> None:
+    lines = [Line("p50", "one", [(2_000_000, 3.0)])]
+    root = ET.fromstring(plot(some_figures(), lines, "ms", "p50", log=True))  # noqa: S314 -- ours
+    [drawn] = root.iter("polyline")
+    first, second = drawn.attrib["points"].split()
+    assert first == second
+
+
 def test_a_plot_of_nothing() -> None:
     for log in (True, False):
         ET.fromstring(plot(some_figures(), [Line("p50", "one", [])], "ms", "x", log=log))  # noqa: S314

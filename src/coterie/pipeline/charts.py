@@ -126,9 +126,11 @@ def plot(figures: Figures, lines: Sequence[Line], unit: str, about: str, *, log:
             f'<text class="mark" x="{LEFT - 8}" y="{y + 4:.1f}">{_short(mark)}</text>'
         )
     for line in lines:
+        # A line from a point to itself, with round ends, is a dot: a single value is seen, too.
+        drawn = [*line.values, *line.values] if len(line.values) == 1 else line.values
         points = " ".join(
             f"{x_of(min(max(at, figures.start), figures.end)):.1f},{y_of(value):.1f}"
-            for at, value in line.values
+            for at, value in drawn
         )
         parts.append(
             f'<polyline class="{line.style}" points="{points}">'
