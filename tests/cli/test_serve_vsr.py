@@ -81,6 +81,7 @@ def test_several_groups_are_served_called_killed_and_stopped(tmp_path: Path) -> 
                 "",
             )
             status, out, _ = await served.run("stop", "us")
+            assert out == "coterie: the group 'us', served with eu, asia, has stopped\n"
             assert (status, await served.ended()) == (0, 0)
         async with ServedBanks(tmp_path) as served:
             await served.until_all_lead()

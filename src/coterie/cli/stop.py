@@ -23,8 +23,9 @@ def add_parser(subparsers: Subparsers) -> Parser:
     parser = subparsers.add_parser(
         "stop",
         help="stop a group that 'coterie serve' runs",
-        description="Stop a group that 'coterie serve' runs on this machine, in good order. Its "
-        "journals stay: 'coterie serve --name NAME' goes on from them.",
+        description="Stop a group that 'coterie serve' runs on this machine, in good order, and "
+        "those that are served together with it. Its journals stay: 'coterie serve --name NAME' "
+        "goes on from them.",
     )
     parser.add_argument("name", metavar="NAME", help="the name of the group")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
@@ -36,23 +37,27 @@ def run(args: argparse.Namespace) -> int:
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415 -- start-up stays fast
     from coterie.service.control import NobodyThere, Stop, give_order  # noqa: PLC0415
     from coterie.service.folder import FolderTaken, lock_folder  # noqa: PLC0415
-    from coterie.service.places import find_group  # noqa: PLC0415
+    from coterie.service.places import find_group, read_config  # noqa: PLC0415
 
+    what = f"the group {args.name!r}"
     try:
         folder = find_group(args.name)
+        others = [each for each in read_config(folder).groups if each != args.name]
+        if others:
+            what += f", served with {', '.join(others)},"
         give_order(folder, Stop())
     except NobodyThere:
-        return _say(args, f"the group {args.name!r} is not running", exits.NOT_DONE)
+        return _say(args, f"{what} is not running", exits.NOT_DONE)
     except CoterieError as error:
         raise UsageError(str(error)) from None
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         try:
             with lock_folder(folder, "it is still there"):
-                return _say(args, f"the group {args.name!r} has stopped", exits.DONE)
+                return _say(args, f"{what} has stopped", exits.DONE)
         except FolderTaken:
             time.sleep(0.05)
-    sentence = f"the group {args.name!r} has not stopped within {WAIT_SECONDS:.0f} s"
+    sentence = f"{what} has not stopped within {WAIT_SECONDS:.0f} s"
     return _say(args, sentence, exits.NOT_DONE)
 
 
