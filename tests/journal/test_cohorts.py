@@ -324,7 +324,7 @@ def test_a_journal_that_ends_before_its_view_has_lost_something() -> None:
 @pytest.mark.parametrize("sync", Sync)
 def test_random_lives(sync: Sync) -> None:
     """With its views it comes back always; with its state as promised, or knowing that it lacks."""
-    for seed in range(60):
+    for seed in range(40):
         random = seeded("cohorts", seed, sync)
         settings = KeeperSettings(
             journal=JournalSettings(sync=sync, segment_bytes=random.choice((300, 1000, 5000))),

@@ -184,12 +184,12 @@ class Ledger:
             self._read(group, events_of(lake, found))
 
     def _read(self, group: str, events: Iterator[Happened]) -> None:
-        writing: dict[str, dict[Aid, dict[str, Place]]] = {}
+        locks = _WriteLocks()
         for each in events:
             if each.event is None:
                 continue
             if each.standing is Standing.AUTHORITATIVE:
-                self._take(group, each, each.event, writing)
+                self._take(group, each, each.event, locks)
             elif isinstance(each.event, Completed) and each.standing is Standing.ROLLED_BACK:
                 stamp = _stamp(each)
                 self._of(each.event.aid, each).part(group).lost[stamp] = each.place
@@ -201,23 +201,20 @@ class Ledger:
         found.began_at = min(found.began_at, each.at)
         return found
 
-    def _take(
-        self,
-        group: str,
-        each: Happened,
-        event: Event,
-        writing: dict[str, dict[Aid, dict[str, Place]]],
-    ) -> None:
+    def _take(self, group: str, each: Happened, event: Event, locks: _WriteLocks) -> None:
         transaction = self._of(event.aid, each)
         match event:
             case Completed():
                 part = transaction.part(group)
                 part.calls[_stamp(each)] = (event, each.place)
                 part.place = each.place
-                self._lock(group, each, event, writing)
+                self.locks += [
+                    (group, f"{event.aid} wrote {group}/{name}, which {aid} had locked", places)
+                    for name, aid, places in locks.take(event, each.place)
+                ]
             case GivenUp(calls=calls):
                 transaction.part(group).given_up += calls
-                _release(writing, event.aid, calls)
+                locks.give_up(event.aid, calls)
             case Decided():
                 transaction.decision, transaction.decided_at = event, each.place
                 transaction.ended_at = each.at
@@ -228,7 +225,7 @@ class Ledger:
                 part.installed, part.installed_as = event, str(_stamp(each))
                 part.place = each.place
                 self._order(group, part)
-                _release(writing, event.aid, None)
+                locks.release(event.aid)
             case Aborted(reason=reason):
                 if group in transaction.groups:
                     part = transaction.part(group)
@@ -236,22 +233,7 @@ class Ledger:
                 else:
                     transaction.abort = reason
                 transaction.ended_at = transaction.ended_at or each.at
-                _release(writing, event.aid, None)
-
-    def _lock(
-        self,
-        group: str,
-        each: Happened,
-        event: Completed,
-        writing: dict[str, dict[Aid, dict[str, Place]]],
-    ) -> None:
-        for write in event.writes:
-            holders = writing.setdefault(write.name, {})
-            for aid, calls in holders.items():
-                if aid != event.aid and calls:
-                    said = f"{event.aid} wrote {group}/{write.name}, which {aid} had locked"
-                    self.locks.append((group, said, [*calls.values(), each.place]))
-            holders.setdefault(event.aid, {})[event.call] = each.place
+                locks.release(event.aid)
 
     def _order(self, group: str, part: Taking) -> None:
         assert part.installed is not None, "it was just installed"
@@ -271,20 +253,34 @@ def _stamp(each: Happened) -> Viewstamp:
     return Viewstamp(each.view, each.number)
 
 
-def _release(
-    writing: dict[str, dict[Aid, dict[str, Place]]], aid: Aid, calls: tuple[str, ...] | None
-) -> None:
-    """End the write locks of a transaction, or of the calls that it gave up."""
-    for holders in writing.values():
-        mine = holders.get(aid)
-        if mine is None:
-            continue
-        if calls is None:
-            del holders[aid]
-        else:
-            for call in list(mine):
-                if any(is_within(call, each) for each in calls):
-                    del mine[call]
+class _WriteLocks:
+    """Who has written what in one group and has not ended: transactions, by their calls."""
+
+    def __init__(self) -> None:
+        self._holders: dict[str, dict[Aid, dict[str, Place]]] = {}
+        self._held: dict[Aid, set[str]] = {}
+
+    def take(self, event: Completed, place: Place) -> Iterator[tuple[str, Aid, list[Place]]]:
+        """Take the locks of a call; give the objects that others hold, and who."""
+        for write in event.writes:
+            holders = self._holders.setdefault(write.name, {})
+            for aid, calls in holders.items():
+                if aid != event.aid and calls:
+                    yield write.name, aid, [*calls.values(), place]
+            holders.setdefault(event.aid, {})[event.call] = place
+            self._held.setdefault(event.aid, set()).add(write.name)
+
+    def give_up(self, aid: Aid, given_up: tuple[str, ...]) -> None:
+        """End the locks of calls that a transaction gave up."""
+        for name in self._held.get(aid, ()):
+            calls = self._holders[name][aid]
+            for call in [each for each in calls if any(is_within(each, one) for one in given_up)]:
+                del calls[call]
+
+    def release(self, aid: Aid) -> None:
+        """End all locks of a transaction."""
+        for name in self._held.pop(aid, ()):
+            del self._holders[name][aid]
 
 
 def _row(transaction: Transaction) -> Row:
