@@ -88,7 +88,10 @@ class SparkBar:
 
     def _draw_often(self) -> None:
         while not self._is_over.wait(_INTERVAL_SECONDS):
-            self._draw()
+            try:
+                self._draw()
+            except Exception:  # noqa: BLE001 -- the session has ended; who works with it will say so
+                return
 
     def _draw(self) -> None:
         if not _is_connect(self._spark):
