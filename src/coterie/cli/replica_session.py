@@ -106,8 +106,8 @@ class ReplicaSession:
     # ---- what is told of the groups
 
     def _tell(self, process: ReplicaProcess) -> None:
-        """Log every change of role or view, once."""
-        for group, hosted in process.groups.items():
+        """Log every change of role or view, once; of cohorts, of the members, too."""
+        for group, hosted in process.hosted.items():
             status = hosted.status
             if status is None:
                 continue
@@ -115,6 +115,10 @@ class ReplicaSession:
             if self._told.get(group) != now:
                 self._told[group] = now
                 self._log_status(hosted, status)
+        for group, cohort in process.cohorts.items():
+            if self._told.get(group) != cohort.standing:
+                self._told[group] = cohort.standing
+                self._log_status(cohort, cohort.status)
 
     def _log_status(self, hosted: HostedObject | HostedCohort, status: Status) -> None:
         group, trouble = hosted.group, hosted.trouble

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from coterie.journal.cohort_keeper import CohortKeeper
-    from coterie.kernel.views import Configuration
+    from coterie.kernel.views import Configuration, Member, ViewId
     from coterie.objects import Definition
     from coterie.service.cohort_front import CohortFront
     from coterie.service.hosted import Seat
+
+
+Standing = tuple[Role, "ViewId", tuple["Member", ...], bool]
 
 
 class HostedCohort:
@@ -57,7 +60,8 @@ class HostedCohort:
         self.cohort = bottom
         keeper.checkpoint = bottom.checkpoint
         self._earlier = (NO_VIEW, 0)
-        self._told: Status | None = None
+        self.standing: Standing = (Role.MINORITY, NO_VIEW, (), False)
+        """Its role, view and members, and whether it has lost its state, as of the last turn."""
         live.host(self.replica)
         self._driver.turn_ended.append(self._turn_ended)
 
@@ -80,14 +84,13 @@ class HostedCohort:
         cohort = self.cohort
         position = self.position
         unforced = max(cohort.log.last.number - cohort.forced, 0) if cohort.is_active else 0
-        return Status(
-            role=self._role,
-            view=cohort.cur_viewid,
-            members=cohort.cur_view.members if cohort.is_active else (cohort.me,),
-            position=position,
-            settled=position - unforced,
-            is_zombie=not cohort.up_to_date,
-        )
+        role, view, members, is_zombie = self._stand()
+        return Status(role, view, members, position, position - unforced, is_zombie)
+
+    def _stand(self) -> Standing:
+        cohort = self.cohort
+        members = cohort.cur_view.members if cohort.is_active else (cohort.me,)
+        return self._role, cohort.cur_viewid, members, not cohort.up_to_date
 
     @property
     def _role(self) -> Role:
@@ -123,9 +126,9 @@ class HostedCohort:
 
     def _turn_ended(self) -> None:
         """Tell clients when the cohort's part in its group has changed; keep the journal short."""
-        status = self.status
-        told, self._told = self._told, status
-        if told is None or (told.role, told.members) != (status.role, status.members):
+        standing = self._stand()
+        if standing != self.standing:
+            self.standing = standing
             self._front.tell_news()
         work = self._keeper.housekeeping()
         if work is not None:
