@@ -253,3 +253,25 @@ def test_a_call_refused_after_it_made_calls_says_whom_it_called() -> None:
     assert holder.call(US, "deposit", "bob", 1) == 101
     assert is_committed(holder.commit())
     world.settle()
+
+
+def test_who_does_not_hear_the_primary_does_not_call_it_away() -> None:
+    """The link works one way: its invitations arrive, and the answers are lost."""
+    world = ChainWorld("abc")
+    world.run_until_whole()
+    world.tell(b"one")
+    world.run(milliseconds(50))
+    world.simulation.network.cut([("a", "c")])
+    world.hosts["c"].restart()
+    world.run(seconds(2))
+    views = world.tracker.views
+    for _ in range(10):
+        world.run(seconds(1))
+        before = len(world.forced)
+        world.tell(b"more")
+        world.run(milliseconds(20))
+        assert len(world.forced) > before
+    assert world.tracker.views == views
+    world.heal()
+    world.run_until_whole()
+    world.check()

@@ -85,6 +85,47 @@ def test_a_primary_without_its_majority_stops_serving_until_it_is_back() -> None
     world.check()
 
 
+def test_a_preferred_cohort_that_is_back_is_handed_the_lead() -> None:
+    """Section 6: always choose a particular cohort to be the primary if possible."""
+    world = whole(settings=VsrSettings(hand_over_after=seconds(2)))
+    world.hosts["a"].crash()
+    world.run(seconds(1))
+    assert world["b"].is_serving
+    world.tell(b"one")
+    world.run(seconds(5))
+    assert world["b"].is_serving  # there is nobody to hand over to
+    world.hosts["a"].start()
+    world.run_until_whole()
+    world.tell(b"two")
+    world.run(seconds(4))
+    assert world["a"].is_serving
+    assert world["a"].log.knows(world.forced[-1])
+    views = world.tracker.views
+    world.run(seconds(10))
+    assert world.tracker.views == views
+    world.check()
+
+
+def test_a_cohort_that_is_behind_is_not_handed_the_lead() -> None:
+    world = whole(settings=VsrSettings(hand_over_after=seconds(2)))
+    world.hosts["a"].crash()
+    world.run(seconds(1))
+    # Whoever comes back cannot be told of the latest events for now.
+    world.simulation.network.cut([("b", "a")])
+    world.hosts["a"].start()
+    views = world.tracker.views
+    for _ in range(6):
+        world.tell(b"more")
+        world.run(seconds(1))
+    assert world["b"].is_serving
+    assert world.tracker.views == views
+    world.heal()
+    world.run_until_whole()
+    world.run(seconds(4))
+    assert world["a"].is_serving
+    world.check()
+
+
 def test_a_cut_between_a_backup_and_the_primary_that_others_hear_changes_nothing() -> None:
     world = whole()
     world.simulation.network.cut([("a", "c"), ("c", "a")])

@@ -114,6 +114,10 @@ class Buffer:
         """Those who have acknowledged anything in this view."""
         return list(self._lives.values())
 
+    def knows_all(self, id: ReplicaId) -> bool:
+        """Say whether a backup has acknowledged every event."""
+        return self._acked.get(id, -1) == self._log.last.number
+
     def on_ack(self, sender: Member, message: Ack) -> None:
         """Take an acknowledgement."""
         id = sender.id

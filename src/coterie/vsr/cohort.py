@@ -40,6 +40,7 @@ from coterie.kernel.views import NO_VIEW, Viewstamp
 from coterie.vsr.buffer import Buffer
 from coterie.vsr.catch_up import CatchUp, Donor
 from coterie.vsr.formation import Response
+from coterie.vsr.hand_over import HandOver
 from coterie.vsr.log import Log
 from coterie.vsr.lookout import Lookout
 from coterie.vsr.manager import Manager
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from coterie.kernel.clock import Duration
     from coterie.kernel.layers import Context
     from coterie.kernel.records import Record
-    from coterie.kernel.views import Member, ViewId
+    from coterie.kernel.views import Member, ReplicaId, ViewId
     from coterie.vsr.module import Memory, Module
     from coterie.vsr.settings import VsrSettings
 
@@ -117,6 +118,7 @@ class Cohort(Layer):
         self._forced = -1
         """What this backup has heard to be forced in its view."""
         self._lookout = Lookout(self)
+        self._hand_over = HandOver(self)
         module.attach(self)
         if memory.history:
             self._recall(memory)
@@ -304,6 +306,8 @@ class Cohort(Layer):
             pass
         elif self.is_backup and not message.insists and self._lookout.declines(sender, view):
             self.context.send([sender.id], Declined(view, self.cur_view.primary))
+        elif self.is_serving and not self.context.reaches(sender.id):
+            pass  # It would not hear the answer, and this view is well without it.
         else:
             self.accept_invitation(sender, view)
 
@@ -337,6 +341,7 @@ class Cohort(Layer):
         if self.buffer is not None:
             self.buffer.close()
             self.buffer = None
+            self._hand_over.stop()
             self._donor.close()
             self.module.follow()
         self.status = Status.UNDERLING
@@ -374,11 +379,11 @@ class Cohort(Layer):
         """Say whether this is how the cohort is being brought up to date at present."""
         return self._catch_up is catch_up
 
-    def manage(self) -> None:
-        """Become the manager of a view change."""
+    def manage(self, *, successor: ReplicaId = "") -> None:
+        """Become the manager of a view change; *successor* is to lead if it knows everything."""
         self._leave_view()
         self.status = Status.VIEW_MANAGER
-        self._manager.make_invitations()
+        self._manager.make_invitations(successor)
 
     # ---- starting views
 
@@ -397,6 +402,7 @@ class Cohort(Layer):
         self.buffer = self.buffer_kind(self, view)
         self._adjust_members()
         self.buffer.open()
+        self._hand_over.begin()
         self.module.lead(view)
 
     def _on_new_view(self, sender: Member, message: NewView) -> None:

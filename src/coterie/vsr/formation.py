@@ -52,11 +52,13 @@ def can_form(responses: Iterable[Response], configuration: Configuration) -> boo
     )
 
 
-def choose_primary(responses: Iterable[Response], preference: Sequence[ReplicaId]) -> Member:
+def choose_primary(
+    responses: Iterable[Response], preference: Sequence[ReplicaId], successor: ReplicaId = ""
+) -> Member:
     """Give the cohort that knows most: the old primary if it can be, else by *preference*.
 
-    The old primary comes first because nothing is lost if it stays: even calls that were running
-    can go on.
+    The old primary comes first because nothing is lost if it stays; only a *successor* that it has
+    named itself comes before it.
     """
     normal = [response for response in responses if not response.crashed]
     best = max(response.known for response in normal)
@@ -65,6 +67,7 @@ def choose_primary(responses: Iterable[Response], preference: Sequence[ReplicaId
     return min(
         candidates,
         key=lambda each: (
+            each.member.id != successor,
             not (each.was_primary and each.known.view != NO_VIEW),
             ranks.get(each.member.id, len(ranks)),
             each.member,

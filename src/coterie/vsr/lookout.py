@@ -10,6 +10,7 @@ state, calls the others out of theirs again and again for as long as the cut las
 whose primary is in touch with a majority declines, and names the primary. An inviter who has heard
 from that primary itself, so that the view is over, *insists*, and is not declined. To ignore an
 invitation is always safe; and the one declined last is accepted as soon as the primary is lost.
+A primary that serves ignores an inviter that does not hear it.
 """
 
 from __future__ import annotations

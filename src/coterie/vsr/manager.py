@@ -31,6 +31,8 @@ class Manager:
         """Who declined, and to which primary it is loyal."""
         self._view: ViewId | None = None
         self._formed: CohortView | None = None
+        self._successor: ReplicaId = ""
+        """Who is to lead the view, if it knows as much as anybody."""
         self._has_told_catastrophe = False
 
     def stop(self) -> None:
@@ -41,8 +43,9 @@ class Manager:
         self._context.cancel_timer(_MANAGE)
         self._context.cancel_timer(_INVITE)
 
-    def make_invitations(self) -> None:
+    def make_invitations(self, successor: ReplicaId = "") -> None:
         """Invite all cohorts to a view with an id above all that were seen."""
+        self._successor = successor
         cohort, me = self._cohort, self._cohort.me
         view = ViewId(cohort.seen.number + 1, me.id, me.incarnation)
         cohort.promise(view)
@@ -135,7 +138,8 @@ class Manager:
 
     def choose_primary(self, responses: list[Response]) -> Member:
         """Give the cohort that will lead; the configuration's order is the preference."""
-        return choose_primary(responses, self._context.configuration.members)
+        members = self._context.configuration.members
+        return choose_primary(responses, members, self._successor)
 
     def _init_view(self) -> None:
         """Have the chosen primary start the view; again and again, until something happens."""

@@ -23,6 +23,9 @@ class VsrSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long an underling waits for the view it accepted before it becomes a manager."""
     recovery_patience: Duration = milliseconds(300)
     """How long a cohort that has just started waits to be added to a view that is at work."""
+    hand_over_after: Duration = milliseconds(0)
+    """How long a cohort leads before it hands over to one that the configuration names earlier;
+    0: never, because transactions that it coordinates abort."""
 
     # The communication buffer.
     buffer_bytes_max: int = 16 << 20
