@@ -13,7 +13,7 @@ import pytest
 from tests.transactional.banks import ClassBank, Plain
 
 import coterie.transactional
-from coterie.kernel.clock import milliseconds
+from coterie.kernel.clock import milliseconds, seconds
 from coterie.objects import BadArguments, UnknownMethod
 from coterie.transactional import (
     CallFailed,
@@ -199,3 +199,22 @@ def test_the_example_in_the_docstring_runs(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "example", module)
     exec(compile(code, "example", "exec", dont_inherit=True), vars(module))  # noqa: S102 -- ours
     asyncio.run(module.main())
+
+
+def test_what_a_lost_coordinator_leaves_is_in_nobodys_way() -> None:
+    """A new primary lets go of the locks at once: nobody else can decide those transactions."""
+    never = seconds(3600)
+    settings = VsrSettings(query_after=never, client_patience=never, lock_patience=never)
+
+    async def story(groups: LocalGroups) -> None:
+        t = await groups.transaction("eu").__aenter__()
+        await t.eu.deposit("alice", 5)
+        primary = groups.primary("eu")
+        assert primary is not None
+        groups.kill(primary)
+        async with asyncio.timeout(30):
+            assert await groups.eu.deposit("alice", 1) == 101
+        with pytest.raises(TransactionAborted, match="does not know it any more"):
+            await t.__aexit__(None, None, None)
+
+    tell(story, settings)

@@ -81,12 +81,22 @@ class Coordinator:
             self._active.clear()
             self._votes.clear()
             self._read_only.clear()
+            self._abort_forgotten()
         for aid, vote in self._votes.items():
             for group in sorted(vote.missing):
                 self._prepare(aid, group, vote)
         self._told.clear()
         for aid, parts in self._state.committing.items():
             self._commit(aid, parts)
+
+    def _abort_forgotten(self) -> None:
+        """Abort what nobody will decide any more: it is in the way of others.
+
+        The first query about it would do the same.
+        """
+        for aid in list(self._state.transactions):
+            if aid.group == self._server.group and self._state.decision(aid) is None:
+                self._abort(aid, (), _FORGOTTEN)
 
     # ---- transactions of clients
 
