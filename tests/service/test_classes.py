@@ -9,6 +9,8 @@ import pytest
 
 from coterie.objects import NotReplicable
 from coterie.service.classes import ClassNotFound, load_class
+from coterie.service.config import GroupConfig
+from coterie.service.process import load_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,3 +99,16 @@ def test_a_class_that_cannot_be_replicated_is_refused_with_the_reason(here: Path
     (here / "seats_refused.py").write_text(SEATS)
     with pytest.raises(NotReplicable, match="open"):
         load_class("seats_refused.py:NotOne")
+
+
+@pytest.mark.parametrize("name", ["Counter", "Sequence", "Set"])
+def test_ready_made_objects_without_a_clock_run_under_vsr(name: str) -> None:
+    group = GroupConfig(class_=f"coterie.ready:{name}", engine="vsr")
+    assert load_object(group).name == name
+
+
+@pytest.mark.parametrize("name", ["Dictionary", "Election", "Locks", "Queue", "RateLimiter"])
+def test_those_with_a_clock_are_refused_under_vsr(name: str) -> None:
+    group = GroupConfig(class_=f"coterie.ready:{name}", engine="vsr")
+    with pytest.raises(NotReplicable, match=f"{name} has on_tick, and nothing ticks"):
+        load_object(group)
