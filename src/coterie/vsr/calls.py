@@ -32,6 +32,9 @@ class Calls:
         self._state = server.state
         self.locks = Locks()
         self._running: dict[_Id, RunningCall] = {}
+        self._by_aid: dict[Aid, dict[CallId, RunningCall]] = {}
+        self._waiting: dict[_Id, RunningCall] = {}
+        """Those that wait for locks, or have waited; who began to wait first comes first."""
         self._freed = False
 
     @property
@@ -64,6 +67,8 @@ class Calls:
         for running in self._running.values():
             running.remote.cancel()
         self._running.clear()
+        self._by_aid.clear()
+        self._waiting.clear()
         self.locks = Locks()
         self._freed = False
 
@@ -107,7 +112,18 @@ class Calls:
         )
         running = RunningCall(message, caller, self._state, self.locks, remote)
         self._running[id] = running
+        self._by_aid.setdefault(aid, {})[message.call] = running
         self._run(running)
+
+    def _remove(self, running: RunningCall) -> None:
+        """Take a call out of those in progress."""
+        aid, call = running.aid, running.message.call
+        self._waiting.pop((aid, call), None)
+        if self._running.pop((aid, call), None) is not None:
+            calls = self._by_aid[aid]
+            del calls[call]
+            if not calls:
+                del self._by_aid[aid]
 
     def _why_not(self, message: Call) -> str:
         if len(self._running) >= self._server.settings.calls_max:
@@ -117,8 +133,8 @@ class Calls:
         buffer = self._server.cohort.buffer
         if buffer is None or buffer.is_full:
             return "too much waits for the backups here (buffer_bytes_max)"
-        for aid, call in self._running:
-            if aid == message.aid and is_within(message.call, call):
+        for call in self._by_aid.get(message.aid, ()):
+            if is_within(message.call, call):
                 return f"{self._server.group} is called by a call that it made itself"
         return ""
 
@@ -129,9 +145,9 @@ class Calls:
         news = tuple(each for each in message.given_up if each not in known)
         if not news:
             return
-        for aid, call in list(self._running):
-            if aid == message.aid and any(is_within(call, each) for each in news):
-                self._drop(self._running[aid, call])
+        for call, running in list(self._by_aid.get(message.aid, {}).items()):
+            if any(is_within(call, each) for each in news):
+                self._drop(running)
         kept = [] if transaction is None else list(transaction.calls)
         for call in kept:
             if any(is_within(call, each) for each in news):
@@ -202,11 +218,12 @@ class Calls:
             reason = f"its reads, writes and result take {size} bytes (event_bytes_max)"
             self._give_back(running, reason)
             return
-        del self._running[running.aid, message.call]
+        self._remove(running)
         self._server.add(event, data)
         self._server.touch(running.aid)
         self._settle(running.owner)
-        self.free()
+        if running.aid in self._by_aid:
+            self.free()  # a sibling may wait for what the transaction has inherited
         kept = self._state.transactions[running.aid].calls[message.call]
         self._reply(running.caller, message.actor, kept)
 
@@ -246,6 +263,7 @@ class Calls:
         if running.waits_since is None:
             running.waits_since = self._server.context.now
         running.waits_for = blocked
+        self._waiting[running.aid, running.message.call] = running
         circle = self.locks.wait(running.owner, blocked.name, blocked.mode)
         if circle:
             others = ", ".join(str(each) for each in circle[1:])
@@ -267,9 +285,9 @@ class Calls:
         """Run calls again whose locks may be free, those first that have waited for longest."""
         while self._freed:
             self._freed = False
-            for id, running in list(self._running.items()):
+            for id, running in list(self._waiting.items()):
                 blocked = running.waits_for
-                if blocked is None or self._running.get(id) is not running:
+                if blocked is None or self._waiting.get(id) is not running:
                     continue
                 progress = running.message.progress
                 if self.locks.is_free(running.owner, blocked.name, blocked.mode, progress):
@@ -286,7 +304,7 @@ class Calls:
         """
         server = self._server
         now, patience = server.context.now, server.settings.lock_patience
-        for running in list(self._running.values()):
+        for running in list(self._waiting.values()):
             blocked = running.waits_for
             if blocked is None or running.waits_since is None:
                 continue
@@ -305,16 +323,14 @@ class Calls:
         transaction = self._state.transactions.get(aid)
         for kept in () if transaction is None else transaction.calls.values():
             found += participants(kept.record.pset)
-        for (other, _), running in self._running.items():
-            if other == aid:
-                found += running.remote.groups
+        for running in self._by_aid.get(aid, {}).values():
+            found += running.remote.groups
         return list(dict.fromkeys(found))
 
     def release(self, aid: Aid) -> None:
         """Learn that a transaction has ended: forget its calls and its locks."""
-        for (other, _), running in list(self._running.items()):
-            if other == aid:
-                self._drop(running)
+        for running in list(self._by_aid.get(aid, {}).values()):
+            self._drop(running)
         self.locks.release(aid)
         self.free()
 
@@ -328,7 +344,7 @@ class Calls:
         running.unwind()
         if running.waits_for is not None:
             self.locks.stop_waiting(running.owner, running.waits_for.name)
-        self._running.pop((running.aid, running.message.call), None)
+        self._remove(running)
         self.free()
 
     def _give_back(self, running: RunningCall, reason: str) -> None:
