@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coterie.cli import exits, sim, sim_vsr
 from coterie.cli.errors import UsageError
-from coterie.cli.pipeline import add_cluster_options, cluster_of, failed
+from coterie.cli.pipeline import add_cluster_options, cluster_of, failed, hush
 from coterie.cli.spark_bar import SparkBar
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
             place = cluster or LOCAL
             print(f"{args.seeds:,} seeds; starting Spark ({place})", file=sys.stderr, flush=True)
             spark = make_session(master=args.master or LOCAL, remote=args.remote)
+            hush()
             try:
                 with SparkBar(spark) as bar:
                     bar.begin("seeds")

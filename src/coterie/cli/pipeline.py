@@ -125,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         with claimed(args.out):
             _say(f"journals in {len(roots)} folders; starting Spark ({cluster or LOCAL})")
             spark = make_session(master=args.master or LOCAL, remote=args.remote)
+            hush()
             try:
                 act = _follow if args.action == "follow" else _run
                 return act(spark, roots, args, work)
@@ -137,6 +138,16 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     except PySparkException as error:
         return failed(error)
+
+
+def hush() -> None:
+    """Keep what Spark's Python side logs off the terminal.
+
+    That is the story of every call to Java that is interrupted; the error itself is raised.
+    """
+    import logging  # noqa: PLC0415
+
+    logging.getLogger().addHandler(logging.NullHandler())
 
 
 def failed(error: Exception) -> int:
