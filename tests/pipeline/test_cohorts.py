@@ -27,10 +27,10 @@ from tests.vsr.test_broken_servers import (
 )
 
 from coterie.kernel.clock import milliseconds, seconds
-from coterie.kernel.views import ViewId, Viewstamp
+from coterie.kernel.views import Configuration, ViewId, Viewstamp
 from coterie.pipeline import transaction_events as format_
 from coterie.pipeline.checks import COHORT_CHECKS
-from coterie.pipeline.cohort_history import cohort_groups, read_group
+from coterie.pipeline.cohort_history import CohortGroup, Walk, cohort_groups, read_group
 from coterie.pipeline.jobs import run_pipeline
 from coterie.pipeline.lake import Lake
 from coterie.pipeline.transactions import Ledger, tabulate_events
@@ -227,6 +227,22 @@ def test_without_a_journal_nothing_is_called_broken(bank_journals: Path, tmp_pat
     rmtree(min(group.iterdir()))
     lake = seal_here(journals, tmp_path / "lake")
     assert broken(lake) == set()
+
+
+@pytest.mark.parametrize(("torn", "gaps"), [(set(), 1), ({("a", 2)}, 0)])
+def test_a_life_that_lost_its_first_record_is_no_gap(torn: set[tuple[str, int]], gaps: int) -> None:
+    """Machines that are lost tear what was not synced, also that a cohort began without a state."""
+    found = CohortGroup("bank", Configuration(1, ("a", "b", "c")), set())
+    view = {"number": 1, "proposer": "a", "incarnation": 1}
+    rows = [
+        {"replica": "a", "incarnation": life, "sequence": 2, "view": view, **what}
+        for life, what in (
+            (1, {"event": "known", "number": 1, "count": 3}),
+            (2, {"event": "known", "number": 9, "count": 1}),
+        )
+    ]
+    Walk(found, torn).read(iter(rows))
+    assert len(found.gaps) == gaps
 
 
 # ---- checks that fire on journals of broken variants

@@ -150,7 +150,7 @@ def read_group(lake: Lake, group: str) -> CohortGroup:
     rows = [*lake.table("cohorts", group).to_pylist(), *_runs(lake, group), *began]
     rows.sort(key=_place)
     for _, mine in groupby(rows, key=lambda row: row["replica"]):
-        _Walk(found, torn).read(mine)
+        Walk(found, torn).read(mine)
     return found
 
 
@@ -164,7 +164,7 @@ def _runs(lake: Lake, group: str) -> Iterator[Row]:
         yield {**numbers[0], "event": "known", "count": len(numbers)}
 
 
-class _Walk:
+class Walk:
     """Follows the journal of one replica through all its lives."""
 
     def __init__(self, found: CohortGroup, torn: set[tuple[str, int]]) -> None:
@@ -180,9 +180,12 @@ class _Walk:
         found = self._found
         for row in rows:
             place = _place(row)
+            # Also a life whose very first record is lost shows that something is.
+            self._is_sure &= place[:2] not in self._torn
             match row["event"]:
                 case "started" if "stack" in row:
-                    self._begin_life(place[:2], is_zombie=row["is_zombie"])
+                    if row["is_zombie"]:
+                        self._forget(place)
                 case "invited" | "accepted":
                     found.promises.append((place, view_of(row["view"]), False))
                 case "started":
@@ -201,11 +204,10 @@ class _Walk:
                 case _:
                     pass
 
-    def _begin_life(self, life: tuple[str, int], *, is_zombie: bool) -> None:
-        if is_zombie:
-            self._known = {}
-        # Who has lost its state begins with nothing, whatever was lost with it.
-        self._is_sure = (is_zombie or self._is_sure) and life not in self._torn
+    def _forget(self, place: Place) -> None:
+        """Begin with nothing, whatever was lost before."""
+        self._known = {}
+        self._is_sure = place[:2] not in self._torn
 
     def _learned(self, replica: str) -> None:
         view = max(self._known)
