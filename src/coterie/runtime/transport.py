@@ -35,6 +35,7 @@ from coterie.runtime.address import Address
 from coterie.runtime.events import Events
 from coterie.runtime.hello import Farewell, Greeting, Hello, Proof
 from coterie.runtime.link import Connection, Link, Next
+from coterie.runtime.listening import stop_listening
 from coterie.runtime.security import NONCE_BYTES, OPEN, Meeting, Security, make_nonce
 from coterie.runtime.settings import DEFAULT_TRANSPORT_SETTINGS, TransportSettings
 
@@ -118,10 +119,10 @@ class TcpTransport:
         self._is_closing = True
         for task in self._tasks:
             task.cancel()
-        if self._server is not None:
-            self._server.close()
-        ends = [connection.ended for connection in self.connections]
         try:
+            if self._server is not None:
+                await stop_listening(self._server)
+            ends = [connection.ended for connection in self.connections]
             for connection in list(self.connections):
                 connection.transport.close()
             if ends:

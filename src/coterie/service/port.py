@@ -21,6 +21,7 @@ from coterie.client.locations import LOCATIONS
 from coterie.client.proof import check_secret
 from coterie.runtime.address import Address
 from coterie.runtime.events import Events
+from coterie.runtime.listening import stop_listening
 from coterie.runtime.transport import ListenError
 from coterie.service.caller import Caller
 from coterie.service.cohort_front import CohortFront
@@ -138,9 +139,9 @@ class ClientPort:
         """Take no more clients, let the last answers leave for a short while, and hang up."""
         if self._sweeping is not None:
             self._sweeping.cancel()
-        if self._server is not None:
-            self._server.close()
         try:
+            if self._server is not None:
+                await stop_listening(self._server)
             if self._callers:
                 self._empty = self.loop.create_future()
                 for caller in list(self._callers):

@@ -162,7 +162,7 @@ class ReplicaProcess:
             await stack.enter_async_context(metrics)
         if LOCATIONS in self.hosted:
             registering = asyncio.create_task(register(config, id, security))
-            stack.callback(registering.cancel)
+            stack.push_async_callback(_end, registering)
         if security.tls is not None:
             fresh = asyncio.create_task(keep_certificates_fresh(security.tls))
             stack.callback(fresh.cancel)
@@ -254,3 +254,9 @@ class ReplicaProcess:
     async def wait_failed(self) -> None:
         """Wait, perhaps for ever, and raise what stopped the process."""
         await self.live.driver.wait_failed()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """End a task, and wait until it has let go of what it holds."""
+    task.cancel()
+    await asyncio.wait([task])
