@@ -91,6 +91,8 @@ def prove(told: Told, outcome: Outcome, calls: DataFrame) -> list[str]:
     if not rolled_back:
         raise DemoFailed("the journals show no entry that was rolled back")
     void = [each.name for each in told.heard.unconfirmed if each.name not in times]
+    if not void:
+        raise DemoFailed("no call that was answered too early is void: run it again")
     kept = [row for row in outcome.verdicts if row["verdict"] == "kept"]
     hasty = len(told.heard.unconfirmed)
     return [

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from coterie.client.connecting import connect
+from coterie.client.connecting import connect, open_client
 from coterie.client.errors import NotDone, OutcomeUnknown
+from coterie.client.methods import Connection, RemoteObject
 from coterie.demo.exchange import GROUP, SwitchedGroup
 from coterie.demo.phone import Exchange
 from coterie.kernel.engine import Standing
 from coterie.kernel.errors import CoterieError
+from coterie.objects import define
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,11 +101,21 @@ class _Callers:
 
     async def talk_and_hang_up(self, id: str, count: int) -> None:
         """Record calls, hear the optimistic answers, and never ask again."""
-        async with connect(Exchange, [self._group.addresses[id]]) as exchange:
+        # A client goes to a replica chosen by chance; this one stays with the one it is given.
+        async with open_client(self._group.addresses[id], spread=False) as client:
+            session = client.session()
+            await session.open()
+            exchange = RemoteObject(Connection(client, session), define(Exchange))
             await self.may_talk.wait()
-            for _ in range(count):
-                call = self.call()
-                answer = await exchange.record.detailed(call.account, call.name, call.duration)
+            calls = [self.call() for _ in range(count)]
+            # All at once: the replica answers them before it can know that it is cut off.
+            answers = await asyncio.gather(
+                *(
+                    exchange.record.detailed(each.account, each.name, each.duration)
+                    for each in calls
+                )
+            )
+            for call, answer in zip(calls, answers, strict=True):
                 if answer.standing is Standing.AUTHORITATIVE:
                     self._heard.confirmed.append(call)
                 else:
