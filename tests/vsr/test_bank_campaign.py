@@ -36,6 +36,12 @@ def test_a_calm_airline_sells_every_seat_once() -> None:
     assert run.checks > 1
 
 
+def test_a_last_look_may_be_the_victim_of_what_clients_still_do() -> None:
+    run = run_transactions(245, TransactionOptions(duration=seconds(6)))
+    assert run.violations == []
+    assert any("deadlock" in reason for reason in run.reasons)
+
+
 @pytest.mark.slow  # a small campaign
 @pytest.mark.parametrize(
     ("name", "sync"),
