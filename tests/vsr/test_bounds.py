@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.vsr.bank_world import EU, US, BankWorld, is_committed
 
 from coterie.kernel.clock import milliseconds, seconds
+from coterie.vsr.client import Fate, Outcome
 from coterie.vsr.settings import VsrSettings
 
 
@@ -57,6 +60,32 @@ def test_outcomes_are_remembered_up_to_a_number() -> None:
     server = world.server(world.leads(EU), EU)
     assert server is not None
     assert len(server.state.ended) == 3
+
+
+def test_what_is_not_remembered_is_not_called_aborted() -> None:
+    world = BankWorld(settings=VsrSettings(ended_max=3))
+    outcomes = []
+    for _ in range(6):
+        story = world.story()
+        story.call(EU, "deposit", "alice", 1)
+        outcome = story.commit()
+        assert is_committed(outcome)
+        assert outcome is not None
+        outcomes.append(outcome)
+    world.settle()
+    found: list[Outcome] = []
+    client = world.client("x")
+    assert client is not None
+    for outcome in (outcomes[0], outcomes[-1]):
+        assert outcome.aid is not None
+        world.hosts["x"].call(partial(client.find_out, outcome.aid, found.append))
+    world.wait(lambda: len(found) == 2)
+    assert {outcome.aid: outcome.fate for outcome in found} == {
+        outcomes[0].aid: Fate.UNKNOWN,
+        outcomes[-1].aid: Fate.COMMITTED,
+    }
+    assert "does not remember" in next(each.reason for each in found if each.reason)
+    assert world.violations() == []
 
 
 def test_too_many_calls_and_transactions_are_refused() -> None:

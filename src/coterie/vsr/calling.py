@@ -103,6 +103,8 @@ class Ending(_Message, tag=40, frozen=True):
     aid: Aid
     committed: bool
     reason: str
+    is_known: bool = True
+    """False: it ended so long ago that nobody remembers how."""
 
 
 class StillThere(_Message, tag=41, frozen=True):

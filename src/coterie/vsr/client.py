@@ -203,7 +203,8 @@ class ClientTransaction:
                 self.remote.fail(message.reason)
             return
         if not message.committed:
-            self._over(Outcome(Fate.ABORTED, message.aid, message.reason))
+            fate = Fate.ABORTED if message.is_known else Fate.UNKNOWN
+            self._over(Outcome(fate, message.aid, message.reason))
             return
         assert self.remote is not None, "only what has begun commits"
         self._over(Outcome(Fate.COMMITTED, message.aid, "", tuple(sorted(self.remote.pset))))
@@ -274,6 +275,8 @@ class Client(Layer):
 
     def _found_out(self, message: Ending) -> None:
         fate = Fate.COMMITTED if message.committed else Fate.ABORTED
+        if not message.is_known:
+            fate = Fate.UNKNOWN
         self.courier.done(("find out", message.aid))
         for then in self._asked.pop(message.aid, []):
             then(Outcome(fate, message.aid, message.reason))

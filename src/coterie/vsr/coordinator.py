@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from coterie.vsr.server import Server
 
 _FORGOTTEN = "its coordinator does not know it any more"
+_LONG_AGO = "it ended too long ago: its coordinator does not remember how (ended_max)"
 
 
 class _Client:
@@ -125,9 +126,7 @@ class Coordinator:
         elif aid in self._votes:
             return
         elif client is None:
-            if self._may_forget(aid):
-                self._abort(aid, (), _FORGOTTEN)
-                self._tell_when_sure(aid, sender, message.actor)
+            self._end_unknown(sender, message)
         elif not message.commit:
             self._abort(aid, message.groups, message.reason)
             self._tell_when_sure(aid, sender, message.actor)
@@ -139,6 +138,17 @@ class Coordinator:
             for group in sorted(vote.missing):
                 self._prepare(aid, group, vote)
             self._count_votes(aid)
+
+    def _end_unknown(self, sender: Member, message: End) -> None:
+        """End a transaction of which nothing is known here, or not any more."""
+        aid = message.aid
+        if self._state.may_be_forgotten(aid):
+            group = self._server.group
+            ending = Ending(group, aid, committed=False, reason=_LONG_AGO, is_known=False)
+            self._server.send(sender, message.actor, ending)
+        elif self._may_forget(aid):
+            self._abort(aid, (), _FORGOTTEN)
+            self._tell_when_sure(aid, sender, message.actor)
 
     def _may_forget(self, aid: Aid) -> bool:
         """Whether an unknown transaction is surely not the work of a later primary."""
@@ -308,12 +318,27 @@ class Coordinator:
         if self._state.decision(aid) is None:
             if aid in self._active or not self._may_forget(aid):
                 return
+            if self._state.may_be_forgotten(aid):
+                self._answer_forgotten(sender, message)
+                return
             self._abort(aid, (), _FORGOTTEN)
         ended = self._state.ended[aid]
         answer = answer_to(self._server, message, ended)
         self._server.cohort.force_to(
             ended.vs, lambda: self._server.send(sender, message.actor, answer)
         )
+
+    def _answer_forgotten(self, sender: Member, message: Query) -> None:
+        """Answer about a transaction that may have ended long ago.
+
+        If it was committed, all who had to install something have confirmed that: what is left at
+        the one who asks are calls that the transaction gave up. If it was never decided, whoever
+        led before us must not do so any more; an event of ours that is forced sees to that.
+        """
+        aid = message.aid
+        answer = Answer(self._server.group, aid, committed=False, calls=(), reason=_LONG_AGO)
+        vs = self._server.add(Done(aid))
+        self._server.cohort.force_to(vs, lambda: self._server.send(sender, message.actor, answer))
 
 
 def answer_to(server: Server, message: Query, ended: Ended) -> Answer:

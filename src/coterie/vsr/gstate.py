@@ -81,6 +81,7 @@ class _Whole(msgspec.Struct, array_like=True):
     transactions: list[tuple[Aid, Transaction]]
     committing: list[tuple[Aid, list[Part]]]
     ended: list[tuple[Aid, Ended]]
+    forgotten: list[Aid] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -97,6 +98,8 @@ class GroupState:
         """Decided here as coordinator, and perhaps not known to all participants."""
         self.ended: dict[Aid, Ended] = {}
         """The latest transactions that ended here, or whose coordinator is here."""
+        self.forgotten: dict[str, Aid] = {}
+        """For each group that coordinates, the highest name whose end is not kept any more."""
         self._ended_max = ended_max
         self._chunk_bytes = chunk_bytes
 
@@ -157,6 +160,12 @@ class GroupState:
         if len(self.ended) > self._ended_max:
             oldest = next(each for each in self.ended if each not in self.committing)
             del self.ended[oldest]
+            self.forgotten[oldest.group] = max(self.forgotten.get(oldest.group, oldest), oldest)
+
+    def may_be_forgotten(self, aid: Aid) -> bool:
+        """Say whether a transaction of which nothing is known may have ended long ago."""
+        last = self.forgotten.get(aid.group)
+        return last is not None and aid <= last
 
     # ---- the whole state
 
@@ -168,6 +177,7 @@ class GroupState:
                 list(self.transactions.items()),
                 list(self.committing.items()),
                 list(self.ended.items()),
+                list(self.forgotten.values()),
             )
         )
 
@@ -187,3 +197,4 @@ class GroupState:
         self.transactions = dict(whole.transactions)
         self.committing = dict(whole.committing)
         self.ended = dict(whole.ended)
+        self.forgotten = {aid.group: aid for aid in whole.forgotten}
