@@ -117,6 +117,8 @@ class NaiveReplica:
         """What it remembered after each turn of its present life; first, at its beginning."""
         self.synced = 0
         """Which of the states is known to be synced."""
+        self.marks = [0]
+        """For each state, which one the turn that led to it says to be synced."""
         self.ever: list[tuple[Entry, ...]] = [()]
         """All histories it ever had, in all lives."""
         self.working = State()
@@ -150,7 +152,7 @@ class NaiveReplica:
             recovery.is_zombie,
         )
         self.states = [state]
-        self.synced = 0
+        self.synced, self.marks = 0, [0]
         self.working = state
         self.is_adopting = False
 
@@ -171,6 +173,7 @@ class NaiveReplica:
                 is_zombie=state.is_zombie,
             )
         )
+        self.marks.append(self.synced)
         self.writer.append(records)
         self._at += 1000
         if self.writer.needs_sync(self._at):

@@ -248,6 +248,8 @@ def test_lost_turns_that_were_never_synced_are_no_loss_though_later_ones_are_the
     writer.append([taken(6, b"6")])
     writer.append([taken(7, b"7")])
     disk.flip_bit(segment(1), offset + 50)
+    assert recover(disk, GROUP, ID).is_zombie  # a process that dies leaves no gap: this is damage
+    disk._boots += 1
     recovery = recover(disk, GROUP, ID)
     assert (recovery.is_zombie, recovery.version.position) == (False, 5)
     writer = begin_life(disk, recovery)

@@ -245,7 +245,10 @@ class Recalling:
             return True
         # A gap in the last segment: turns that were never synced, if the machine was lost. A
         # process that dies leaves none. Without a sync every turn the boot id decides the first.
-        return self.newest is None or self.newest.sync is not Sync.TURN
+        newest = self.newest
+        if newest is None or newest.sync is not Sync.TURN:
+            return True
+        return is_whole_after_process_death(newest.boot_id, self.disk.boot_id)
 
     def _check_link(self, follows: Mark, history: Recalled, seen: _Seen) -> None:
         """Check that all of a life that the next one went on from has been read."""
