@@ -8,6 +8,8 @@ gets this package with the job. All sessions know the data source `coterie`
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from pathlib import Path
@@ -15,7 +17,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from coterie.pipeline.cluster import bounded, check_reachable, check_workers, pack
+from coterie.pipeline.cluster import (
+    ClusterUnreachable,
+    bounded,
+    check_reachable,
+    check_workers,
+    pack,
+)
 from coterie.pipeline.java import java_home
 from coterie.pipeline.source import JournalSource
 
@@ -68,7 +76,11 @@ def make_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if remote:
         # A server of Connect that says nothing is asked again for a quarter of an hour.
-        spark = bounded(lambda: _connect(remote, name, settings or {}), remote)
+        try:
+            spark = bounded(lambda: _connect(remote, name, settings or {}), remote)
+        except ClusterUnreachable:
+            _say_no_goodbye()
+            raise
     else:
         os.environ["JAVA_HOME"] = str(java_home())
         wanted = {**DEFAULTS, **(settings or {})}
@@ -82,6 +94,18 @@ def make_session(
         check_workers(spark, cluster)
     spark.dataSource.register(JournalSource)
     return spark
+
+
+def _say_no_goodbye() -> None:
+    """Keep Spark's clients from calling a silent server, again and again, when the process ends.
+
+    The client is inside a session that was never made, so it has to be looked for.
+    """
+    from pyspark.sql.connect.client import SparkConnectClient  # noqa: PLC0415 -- only over Connect
+
+    for client in gc.get_objects():
+        if isinstance(client, SparkConnectClient):
+            atexit.unregister(client._on_exit)  # noqa: SLF001 -- there is no other way
 
 
 def is_remote(spark: SparkSession) -> bool:
