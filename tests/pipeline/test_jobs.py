@@ -93,7 +93,7 @@ def test_a_later_report_remembers_the_verdicts(
 
 def test_journals_are_found_below_a_folder(counter_journals: Path, tmp_path: Path) -> None:
     assert find_journals([counter_journals]) == [str(counter_journals)]
-    assert find_journals([counter_journals.parent]) >= [str(counter_journals)]
+    assert str(counter_journals) in find_journals([counter_journals.parent])
     with pytest.raises(NoJournals, match="no journal in"):
         find_journals([tmp_path])
     with pytest.raises(NoJournals, match="is no folder"):

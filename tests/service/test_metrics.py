@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +15,7 @@ from coterie.objects import define, update
 from coterie.runtime.loop import run
 from coterie.service import metrics
 from coterie.service.config import ClusterConfig, GroupConfig, ReplicaConfig
+from coterie.service.founding import free_port
 from coterie.service.metrics import MetricsPort
 from coterie.service.process import ReplicaProcess
 
@@ -33,11 +34,8 @@ class Counter:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    with ExitStack() as held:
+        return [free_port(held) for _ in range(count)]
 
 
 @asynccontextmanager

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +18,7 @@ from coterie.objects import define, update
 from coterie.runtime.loop import run
 from coterie.runtime.security import SecurityError, TlsFiles, read_secret
 from coterie.service.config import ConfigError, parse_config
+from coterie.service.founding import free_port
 from coterie.service.process import ReplicaProcess
 
 if TYPE_CHECKING:
@@ -47,10 +47,8 @@ def write_files(folder: Path) -> None:
 
 
 def make_config(folder: Path, *, tls: bool) -> ClusterConfig:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    with ExitStack() as held:
+        ports = [free_port(held) for _ in range(6)]
     text = 'cluster = "safe"\n[groups.sums]\nclass = "x:Counter"\n'
     for index, id in enumerate("abc"):
         text += (

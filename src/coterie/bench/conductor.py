@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -26,6 +25,7 @@ from coterie.bench.words import (
     Transact,
 )
 from coterie.kernel.errors import CoterieError
+from coterie.service.founding import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -136,12 +136,9 @@ async def samples(workers: Sequence[Worker]) -> list[Sampled]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Give ports of loopback that nobody uses at present."""
-    with ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return [each.getsockname()[1] for each in sockets]
+    """Give ports of loopback that nobody uses, also while their replicas are down."""
+    with ExitStack() as held:
+        return [free_port(held) for _ in range(count)]
 
 
 class Crew:
