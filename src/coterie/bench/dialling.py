@@ -7,8 +7,9 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from coterie.bench.endless import Endless
 from coterie.bench.rowing import GROUP
-from coterie.bench.sampling import Nothing, profiling, sampling
+from coterie.bench.sampling import profiling, sampling
 from coterie.bench.speech import answer
 from coterie.bench.subjects import Box
 from coterie.bench.words import Alone, Dial, Latencies, Load, Ready, Sample, Stop
@@ -38,17 +39,13 @@ def summarize(times: Sequence[float], cpu_seconds: float) -> Latencies:
     )
 
 
-class Callers(Nothing):
-    """Clients of one group, and tasks that call without end. A `Source` of samples."""
+class Callers(Endless):
+    """Clients of one group, and tasks that call without end."""
 
     def __init__(self) -> None:
-        self.answered = 0
+        super().__init__()
         self._clients: list[GroupClient] = []
         self._open = AsyncExitStack()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._gap = 0.0
-        self._last: dict[int, float] = {}
-        self._is_stopping = False
 
     async def dial(self, dial: Dial) -> None:
         """Open so many clients, each with a connection of its own."""
@@ -83,15 +80,9 @@ class Callers(Nothing):
 
     async def start(self, load: Load) -> None:
         """Have tasks call, one for each session."""
-        self._is_stopping = False
         sessions = await self._sessions(load.sessions)
-        now = time.perf_counter()
-        self._last = dict.fromkeys(range(len(sessions)), now)
         call = self._call_packed if load.is_packed else self._call
-        self._tasks = [
-            asyncio.create_task(call(number, session, load))
-            for number, session in enumerate(sessions)
-        ]
+        self.begin(len(sessions), lambda number: call(number, sessions[number], load))
 
     async def _sessions(self, count: int) -> list[Session]:
         clients = self._clients
@@ -102,41 +93,20 @@ class Callers(Nothing):
     async def _call(self, number: int, session: Session, load: Load) -> None:
         arguments = PUT.encode([bytes(load.message_bytes)], {})
         name, decode = PUT.name, PUT.decode_result
-        while not self._is_stopping:
+        while not self.is_stopping:
             await session.call(name, arguments, decode, deadline=DEADLINE)
-            self._count(number, 1)
+            self.count(number, 1)
 
     async def _call_packed(self, number: int, session: Session, load: Load) -> None:
         arguments = [PUT.encode([bytes(load.message_bytes)], {})] * load.calls
         name, decode = PUT.name, PUT.decode_result
-        while not self._is_stopping:
+        while not self.is_stopping:
             results = await session.call_many(name, arguments, decode, deadline=DEADLINE)
             assert isinstance(results, list)
             failed = [result for result in results if isinstance(result, Exception)]
             if failed:
                 raise failed[0]
-            self._count(number, load.calls)
-
-    def _count(self, number: int, calls: int) -> None:
-        now = time.perf_counter()
-        self._gap = max(self._gap, now - self._last[number])
-        self._last[number] = now
-        self.answered += calls
-
-    def take_gap(self) -> float:
-        """Give the longest time that any task waited since this was asked last."""
-        now = time.perf_counter()
-        waiting = max((now - last for last in self._last.values()), default=0.0)
-        longest, self._gap = max(self._gap, waiting), 0.0
-        # Who waits now began to wait earlier; what is left of that belongs to the next sample.
-        return longest
-
-    async def stop(self) -> None:
-        """Let all calls end, and make no more."""
-        self._is_stopping = True
-        tasks, self._tasks = self._tasks, []
-        await asyncio.gather(*tasks)
-        self._last = {}
+            self.count(number, load.calls)
 
 
 async def be_clients(dial: Dial, orders: Orders) -> None:

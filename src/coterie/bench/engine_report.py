@@ -10,6 +10,7 @@ from coterie.bench.pages import (
     comma_separated,
     disk_words,
     figures_table,
+    machine_line,
     machine_words,
     troubles_note,
     write_forms,
@@ -91,9 +92,5 @@ def draw(report: Report, path: Path) -> None:
         plot_rounds(left, right, report.rounds, report.echo_ms, BURST)
         handles, labels = left.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8)
-    machine = report.machine
-    figure.suptitle(
-        f"{report.plan.stack}, {machine['cores']} cores, {machine['python']}, {machine['loop']}",
-        fontsize=10,
-    )
+    figure.suptitle(f"{report.plan.stack}, {machine_line(report.machine)}", fontsize=10)
     figure.savefig(path, dpi=120)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from contextlib import asynccontextmanager
 from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING
@@ -33,19 +32,20 @@ from coterie.bench.conductor import (
     surviving,
     yardstick,
 )
+from coterie.bench.deployment import deployed, fail_over_figures
 from coterie.bench.disk import file_system, sync_ms
 from coterie.bench.figures import Figure, Target, rate
 from coterie.bench.loading import Timing, measure_load
 from coterie.bench.machine import Others, describe_machine
 from coterie.bench.order import profile_place
 from coterie.bench.rival import rival_version
-from coterie.bench.words import Alone, Dial, Load, Rival, Serve, Stop
+from coterie.bench.words import Alone, Dial, Load, Rival, Serve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
-    from coterie.bench.conductor import Crew, Worker
+    from coterie.bench.conductor import Worker
     from coterie.bench.words import Latencies
 
 PARTS = ("calls", "fail-over", "rival")
@@ -113,82 +113,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     figures: list[Figure]
     troubles: list[str] = []
     """Which parts could not be measured, and why."""
-
-
-class Service:
-    """A group whose replicas take clients."""
-
-    def __init__(self, started: Crew, plan: Plan, size: int, folder: str, sync: str) -> None:
-        self.ids = "abcdefghijklmnopqrstuvwxyz"[:size]
-        self.replicas: dict[str, Worker] = {}
-        self.is_patient = True
-        self.profile = ""
-        self._crew = started
-        self._plan = plan
-        self._folder = folder
-        self._sync = sync
-        ports = free_ports(2 * size)
-        self._ports = dict(zip(self.ids, zip(ports[:size], ports[size:], strict=True), strict=True))
-
-    @property
-    def addresses(self) -> list[str]:
-        """Where clients find the replicas."""
-        return [f"127.0.0.1:{clients}" for _, clients in self._ports.values()]
-
-    @property
-    def workers(self) -> list[Worker]:
-        """The replicas that run."""
-        return list(self.replicas.values())
-
-    async def found(self) -> None:
-        """Start all replicas of a new group."""
-        for id in self.ids:
-            await self._start(id, is_founder=True)
-        for worker in self.workers:
-            await worker.ready()
-
-    async def _start(self, id: str, *, is_founder: bool) -> None:
-        [worker] = await self._crew.start()
-        self.replicas[id] = worker
-        worker.tell(
-            Serve(
-                id=id,
-                ports=self._ports,
-                stack=self._plan.stack,
-                folder=self._folder,
-                sync=self._sync,
-                is_founder=is_founder,
-                is_patient=self.is_patient,
-                profile=self.profile,
-            )
-        )
-
-    async def restart(self, id: str) -> None:
-        """Start a replica again that was killed, and wait until it is back among the others."""
-        await self._start(id, is_founder=False)
-        await self.replicas[id].ready()
-
-    async def orderer(self) -> str:
-        """Give the replica that puts messages into order."""
-        for id, sampled in zip(self.ids, await samples(self.workers), strict=True):
-            if sampled.is_orderer:
-                return id
-        raise BenchError("no replica says that it is the first: run again")
-
-
-@asynccontextmanager
-async def _service(
-    plan: Plan, size: int, sync: str, *, is_patient: bool = True, profile: str = ""
-) -> AsyncIterator[tuple[Service, Worker]]:
-    """Run a group, and a process for its clients."""
-    with tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder:
-        async with crew(1) as started:
-            [clients] = started.workers
-            service = Service(started, plan, size, folder, sync)
-            service.is_patient = is_patient
-            service.profile = profile
-            await service.found()
-            yield service, clients
 
 
 async def measure(
@@ -267,7 +191,8 @@ async def _measure_calls(  # noqa: PLR0913, PLR0917 -- in one place
     profile: Path | None,
 ) -> None:
     place = profile_place(profile, "objects", size, journal)
-    async with _service(plan, size, JOURNALS[journal], profile=place) as (service, clients):
+    order = Serve(stack=plan.stack, sync=JOURNALS[journal], profile=place)
+    async with deployed(size, order) as (service, clients):
 
         async def dial(connections: int) -> None:
             clients.tell(Dial(service.addresses, connections, place))
@@ -331,37 +256,15 @@ def _loads(plan: Plan) -> list[tuple[str, int, Load]]:
 async def _measure_fail_over(plan: Plan, add: Callable[[Figure], None]) -> None:
     """Kill the orderer again and again while a client at each replica calls."""
     size = plan.replicas[0]
-    gaps: list[float] = []
-    async with _service(plan, size, "none", is_patient=False) as (service, clients):
+    order = Serve(stack=plan.stack, sync="none", is_patient=False)
+    async with deployed(size, order) as (service, clients):
         clients.tell(Dial(service.addresses, size))
         await clients.ready()
         clients.tell(Load(size, 1, plan.message_bytes[0], is_packed=False))
         await clients.ready()
-        for _ in range(plan.kills):
-            await asyncio.sleep(plan.kill_pause)
-            await clients.sample()
-            id = await service.orderer()
-            await service.replicas[id].kill()
-            await asyncio.sleep(plan.kill_pause)
-            gaps.append((await clients.sample()).gap_seconds * 1000)
-            await service.restart(id)
-        clients.tell(Stop())
-        await clients.ready()
-    for what, value, target in (
-        ("median", median(gaps), None),
-        ("worst", max(gaps), FAIL_OVER_MAX),
-    ):
-        add(
-            Figure(
-                section="fail-over",
-                what=f"longest wait of a client, {what} of {len(gaps)} kills",
-                replicas=size,
-                value=value,
-                unit="ms",
-                repeats=gaps,
-                target=target,
-            )
-        )
+        gaps = await service.gaps_ms(clients, kills=plan.kills, pause=plan.kill_pause)
+    for figure in fail_over_figures(gaps, size, FAIL_OVER_MAX):
+        add(figure)
 
 
 async def _measure_rival(plan: Plan, stick: Yardstick, add: Callable[[Figure], None]) -> None:

@@ -9,11 +9,12 @@ from coterie.bench.pages import (
     comma_separated,
     disk_words,
     figures_table,
+    machine_line,
     machine_words,
     troubles_note,
     write_forms,
 )
-from coterie.bench.plots import new_figure, plot_rates
+from coterie.bench.plots import rates_drawing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,25 +65,12 @@ def markdown(report: Report) -> str:
 
 def write_files(report: Report, folder: Path, *, plot: bool) -> list[Path]:
     """Write all forms of the report into a folder, and give the files."""
-    rates = [figure for figure in report.figures if figure.unit == "/s"]
+    about = f"{report.plan.stack}, {machine_line(report.machine)}"
     return write_forms(
         "objects",
         report,
         folder,
         rows=comma_separated(report.figures),
         page=markdown(report),
-        draw=(lambda path: draw(report, path)) if plot and rates else None,
+        draw=rates_drawing(report.figures, "Calls over the network", about, 7) if plot else None,
     )
-
-
-def draw(report: Report, path: Path) -> None:
-    """Draw the rates beside their targets."""
-    figure = new_figure(8, 7)
-    rates = [figure for figure in report.figures if figure.unit == "/s"]
-    plot_rates(figure.subplots(), rates, "Calls over the network")
-    machine = report.machine
-    figure.suptitle(
-        f"{report.plan.stack}, {machine['cores']} cores, {machine['python']}, {machine['loop']}",
-        fontsize=10,
-    )
-    figure.savefig(path, dpi=120)

@@ -67,6 +67,11 @@ def _figure_row(figure: Figure) -> tuple[str, ...]:
     )
 
 
+def machine_line(machine: dict[str, str | int]) -> str:
+    """Say in a few words what machine it was, for a picture."""
+    return f"{machine['cores']} cores, {machine['python']}, {machine['loop']}"
+
+
 def machine_words(machine: Mapping[str, str | int]) -> str:
     """Say on what it was measured."""
     return (

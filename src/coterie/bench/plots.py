@@ -9,7 +9,8 @@ from coterie.bench.paper import PAPER_FIGURES, PAPER_MEMBERS
 from coterie.kernel.errors import CoterieError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
@@ -114,6 +115,23 @@ def _use_log_scale(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=True, which="major", alpha=0.4)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def rates_drawing(
+    figures: Sequence[Figure], title: str, subtitle: str, height: float
+) -> Callable[[Path], None] | None:
+    """Give what draws all rates of a report into a file; None if it has none."""
+    rates = [figure for figure in figures if figure.unit == "/s"]
+    if not rates:
+        return None
+
+    def draw(path: Path) -> None:
+        canvas = new_figure(8, height)
+        plot_rates(canvas.subplots(), rates, title)
+        canvas.suptitle(subtitle, fontsize=10)
+        canvas.savefig(path, dpi=120)
+
+    return draw
 
 
 def plot_rates(axes: Axes, figures: Sequence[Figure], title: str) -> None:

@@ -19,7 +19,10 @@ from coterie.service.config import ClusterConfig, GroupConfig, ReplicaConfig
 from coterie.service.process import ReplicaProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coterie.bench.speech import Orders
+    from coterie.bench.words import Keep
     from coterie.kernel.engine import Status
 
 
@@ -46,6 +49,28 @@ class _Replica(Nothing):
         return status is not None and status.members[0].id == self._process.id
 
 
+async def until(process: ReplicaProcess, condition: Callable[[], bool]) -> None:
+    """Wait until something is so, looking after every turn."""
+    ended = asyncio.Event()
+    process.live.driver.turn_ended.append(ended.set)
+    while not condition():
+        ended.clear()
+        await ended.wait()
+    process.live.driver.turn_ended.remove(ended.set)
+
+
+def replicas_of(order: Serve | Keep) -> dict[str, ReplicaConfig]:
+    """Describe the processes of a deployment."""
+    return {
+        id: ReplicaConfig(
+            listen=f"127.0.0.1:{port}",
+            clients=f"127.0.0.1:{clients}",
+            dir=f"{order.folder}/{id}",
+        )
+        for id, (port, clients) in order.ports.items()
+    }
+
+
 async def be_served(serve: Serve, orders: Orders) -> None:
     """Be a replica until there are no more orders."""
     async with ReplicaProcess(
@@ -56,12 +81,7 @@ async def be_served(serve: Serve, orders: Orders) -> None:
         settings=PATIENT if serve.is_patient else DEFAULT_SETTINGS,
     ) as process:
         replica = _Replica(process)
-        ended = asyncio.Event()
-        process.live.driver.turn_ended.append(ended.set)
-        while not replica.is_whole:
-            ended.clear()
-            await ended.wait()
-        process.live.driver.turn_ended.remove(ended.set)
+        await until(process, lambda: replica.is_whole)
         calm_collector()
         answer(Ready())
         with profiling(serve.profile, serve.id) as profile, sampling(replica) as sampler:
@@ -79,12 +99,5 @@ def _config(serve: Serve) -> ClusterConfig:
                 class_=f"{Box.__module__}:{Box.__name__}", stack=serve.stack, sync=Sync(serve.sync)
             )
         },
-        replicas={
-            id: ReplicaConfig(
-                listen=f"127.0.0.1:{port}",
-                clients=f"127.0.0.1:{clients}",
-                dir=f"{serve.folder}/{id}",
-            )
-            for id, (port, clients) in serve.ports.items()
-        },
+        replicas=replicas_of(serve),
     )

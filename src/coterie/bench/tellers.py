@@ -7,14 +7,15 @@ with), and one under a stack, whose calls are ordered.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from coterie.bench.dialling import DEADLINE, summarize
+from coterie.bench.endless import Endless
 from coterie.bench.rowing import PATIENT
 from coterie.bench.sampling import Nothing, profiling, sampling
+from coterie.bench.serving import replicas_of, until
 from coterie.bench.speech import answer
 from coterie.bench.subjects import Accounts
 from coterie.bench.words import Count, Counted, Crowd, Ready, Sample, Stop, Transact
@@ -22,7 +23,7 @@ from coterie.client import ClientSettings, connect
 from coterie.client.transactions import transaction
 from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.runtime.garbage import calm_collector
-from coterie.service.config import ClusterConfig, GroupConfig, ReplicaConfig
+from coterie.service.config import ClusterConfig, GroupConfig
 from coterie.service.process import ReplicaProcess, load_objects
 from coterie.transactional import TransactionAborted
 
@@ -60,14 +61,7 @@ def config_of(keep: Keep) -> ClusterConfig:
             "duo": GroupConfig(class_=kind, engine="vsr", replicas=(turned[0],)),
             "ordered": GroupConfig(class_=kind, stack=keep.stack),
         },
-        replicas={
-            id: ReplicaConfig(
-                listen=f"127.0.0.1:{port}",
-                clients=f"127.0.0.1:{clients}",
-                dir=f"{keep.folder}/{id}",
-            )
-            for id, (port, clients) in keep.ports.items()
-        },
+        replicas=replicas_of(keep),
     )
 
 
@@ -111,12 +105,7 @@ async def be_accounts(keep: Keep, orders: Orders) -> None:
         config, keep.id, objects=objects, found=keep.is_founder, settings=settings
     ) as process:
         keeper = _Keeper(process)
-        ended = asyncio.Event()
-        process.live.driver.turn_ended.append(ended.set)
-        while not keeper.is_whole:
-            ended.clear()
-            await ended.wait()
-        process.live.driver.turn_ended.remove(ended.set)
+        await until(process, lambda: keeper.is_whole)
         calm_collector()
         answer(Ready())
         with profiling(keep.profile, keep.id) as profile, sampling(keeper) as sampler:
@@ -131,17 +120,13 @@ async def be_accounts(keep: Keep, orders: Orders) -> None:
                         raise AssertionError(order)
 
 
-class Tellers(Nothing):
-    """Clients of all groups, and tasks that use them without end. A `Source` of samples."""
+class Tellers(Endless):
+    """Clients of all groups, and tasks that use them without end."""
 
     def __init__(self) -> None:
-        self.answered = 0
+        super().__init__()
         self._open = AsyncExitStack()
         self._groups: dict[str, Any] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._is_stopping = False
-        self._last: dict[int, float] = {}
-        self._gap = 0.0
 
     async def connect(self, tell: Tell) -> None:
         """Connect to every group."""
@@ -222,37 +207,16 @@ class Tellers(Nothing):
         """Have tasks run transactions, each on an account of its own: locks are not measured."""
         for name in dict.fromkeys(GROUPS[crowd.kind]):
             await self._groups[name].open(ALONE, crowd.together)
-        self._is_stopping = False
-        self._last = dict.fromkeys(range(crowd.together), time.perf_counter())
-        self._tasks = [
-            asyncio.create_task(self._work(number, crowd)) for number in range(crowd.together)
-        ]
+        self.begin(crowd.together, lambda number: self._work(number, crowd))
 
     async def _work(self, number: int, crowd: Crowd) -> None:
         way = self._way(crowd.way)
-        while not self._is_stopping:
+        while not self.is_stopping:
             try:
                 await way(crowd.kind, ALONE + number)
             except TransactionAborted:
                 continue  # its coordinator died in it; the time until the next one counts
-            now = time.perf_counter()
-            self._gap = max(self._gap, now - self._last[number])
-            self._last[number] = now
-            self.answered += 1
-
-    def take_gap(self) -> float:
-        """Give the longest time that any task waited since this was asked last."""
-        now = time.perf_counter()
-        waiting = max((now - last for last in self._last.values()), default=0.0)
-        longest, self._gap = max(self._gap, waiting), 0.0
-        return longest
-
-    async def stop(self) -> None:
-        """Let all transactions end, and begin no more."""
-        self._is_stopping = True
-        tasks, self._tasks = self._tasks, []
-        await asyncio.gather(*tasks)
-        self._last = {}
+            self.count(number, 1)
 
 
 async def be_tellers(tell: Tell, orders: Orders) -> None:

@@ -15,35 +15,26 @@ another process; all on this machine. Parts:
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from contextlib import asynccontextmanager
 from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.bench.conductor import (
-    BenchError,
-    Yardstick,
-    crew,
-    free_ports,
-    samples,
-    surviving,
-    yardstick,
-)
+from coterie.bench.conductor import Yardstick, surviving, yardstick
+from coterie.bench.deployment import deployed, fail_over_figures
 from coterie.bench.disk import file_system, sync_ms
 from coterie.bench.figures import Figure, Target, rate
 from coterie.bench.loading import Timing, measure_load
 from coterie.bench.machine import Others, describe_machine
 from coterie.bench.order import profile_place
-from coterie.bench.words import Crowd, Keep, Latencies, Stop, Tell, Transact
+from coterie.bench.words import Crowd, Keep, Latencies, Tell, Transact
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
-    from coterie.bench.conductor import Crew, Worker
+    from coterie.bench.conductor import Worker
 
 PARTS = ("calls", "claim", "fail-over")
 FAIL_OVER_MAX = Target(1000, is_floor=False)
@@ -101,83 +92,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     figures: list[Figure]
     troubles: list[str] = []
     """Which parts could not be measured, and why."""
-
-
-class Deployment:
-    """Processes with accounts, which can be killed and started again."""
-
-    def __init__(self, started: Crew, plan: Plan, size: int, folder: str) -> None:
-        self.ids = "abcdefghijklmnopqrstuvwxyz"[:size]
-        self.keepers: dict[str, Worker] = {}
-        self.is_patient = True
-        self.profile = ""
-        self._crew = started
-        self._plan = plan
-        self._folder = folder
-        ports = free_ports(2 * size)
-        self._ports = dict(zip(self.ids, zip(ports[:size], ports[size:], strict=True), strict=True))
-
-    @property
-    def addresses(self) -> list[str]:
-        """Where clients find the processes."""
-        return [f"127.0.0.1:{clients}" for _, clients in self._ports.values()]
-
-    @property
-    def workers(self) -> list[Worker]:
-        """The processes that run."""
-        return list(self.keepers.values())
-
-    async def found(self) -> None:
-        """Start all processes of a new deployment."""
-        for id in self.ids:
-            await self._start(id, is_founder=True)
-        for worker in self.workers:
-            await worker.ready()
-
-    async def _start(self, id: str, *, is_founder: bool) -> None:
-        [worker] = await self._crew.start()
-        self.keepers[id] = worker
-        worker.tell(
-            Keep(
-                id=id,
-                ports=self._ports,
-                stack=self._plan.stack,
-                folder=self._folder,
-                is_founder=is_founder,
-                is_patient=self.is_patient,
-                profile=self.profile,
-            )
-        )
-
-    async def restart(self, id: str) -> None:
-        """Start a process again that was killed, and wait until it is back among the others."""
-        await self._start(id, is_founder=False)
-        await self.keepers[id].ready()
-
-    async def primary(self) -> str:
-        """Give the process from which the first group is led."""
-        sampled = zip(self.keepers, await samples(self.workers), strict=True)
-        for id, each in sampled:
-            if each.is_orderer:
-                return id
-        raise BenchError("no cohort says that it leads: run again")
-
-
-@asynccontextmanager
-async def _deployment(
-    plan: Plan, size: int, *, is_patient: bool = True, profile: str = ""
-) -> AsyncIterator[tuple[Deployment, Worker]]:
-    """Run processes with accounts, and one for their clients."""
-    with tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder:
-        async with crew(1) as started:
-            [clients] = started.workers
-            deployment = Deployment(started, plan, size, folder)
-            deployment.is_patient = is_patient
-            deployment.profile = profile
-            await deployment.found()
-            clients.tell(Tell(deployment.addresses, profile))
-            await clients.ready()
-            yield deployment, clients
 
 
 async def measure(
@@ -253,7 +167,9 @@ async def _measure_calls(
     plan: Plan, size: int, stick: Yardstick, add: Callable[[Figure], None], profile: Path | None
 ) -> None:
     place = profile_place(profile, "vsr", size, "on")
-    async with _deployment(plan, size, profile=place) as (deployment, clients):
+    async with deployed(size, Keep(stack=plan.stack, profile=place)) as (deployment, clients):
+        clients.tell(Tell(deployment.addresses, place))
+        await clients.ready()
         if "calls" in plan.parts:
             for way, kind in LATENCY_WAYS:
                 await _measure_alone("one client", way, kind, plan, size, stick, clients, add)
@@ -311,30 +227,12 @@ async def _measure_alone(  # noqa: PLR0913, PLR0917 -- in one place
 
 async def _measure_fail_over(plan: Plan, size: int, add: Callable[[Figure], None]) -> None:
     """Kill the primary again and again while clients work."""
-    gaps: list[float] = []
-    async with _deployment(plan, size, is_patient=False) as (deployment, clients):
+    async with deployed(size, Keep(stack=plan.stack, is_patient=False)) as (deployment, clients):
+        clients.tell(Tell(deployment.addresses))
+        await clients.ready()
         clients.tell(Crowd("one call", "replicated", 3))
         await clients.ready()
-        for _ in range(plan.kills):
-            await asyncio.sleep(plan.kill_pause)
-            await clients.sample()
-            id = await deployment.primary()
-            await deployment.keepers[id].kill()
-            await asyncio.sleep(plan.kill_pause)
-            gaps.append((await clients.sample()).gap_seconds * 1000)
-            await deployment.restart(id)
-        clients.tell(Stop())
-        await clients.ready()
-    for what, value in (("median", median(gaps)), ("worst", max(gaps))):
-        is_target = what == "worst" and size == FAIL_OVER_COHORTS
-        add(
-            Figure(
-                section="fail-over",
-                what=f"longest wait of a client, {what} of {len(gaps)} kills",
-                replicas=size,
-                value=value,
-                unit="ms",
-                repeats=gaps,
-                target=FAIL_OVER_MAX if is_target else None,
-            )
-        )
+        gaps = await deployment.gaps_ms(clients, kills=plan.kills, pause=plan.kill_pause)
+    target = FAIL_OVER_MAX if size == FAIL_OVER_COHORTS else None
+    for figure in fail_over_figures(gaps, size, target):
+        add(figure)

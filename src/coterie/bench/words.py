@@ -66,32 +66,30 @@ class HostAll(msgspec.Struct, tag=True, kw_only=True):
     profile: str = ""
 
 
-class Serve(msgspec.Struct, tag=True, kw_only=True):
-    """Become a replica that takes clients; answered by `Ready` when all are in one primary view."""
+class _Begin(msgspec.Struct, tag=True, kw_only=True):
+    """Become a process of a deployment, with a folder and two ports."""
 
-    id: str
-    ports: dict[str, tuple[int, int]]
-    """Where each replica listens for the others, and for clients."""
-    stack: str
-    folder: str
-    sync: str
-    is_founder: bool = True
-    is_patient: bool = True
-    profile: str = ""
-
-
-class Keep(msgspec.Struct, tag=True, kw_only=True):
-    """Become a process with replicas of accounts (`coterie.bench.tellers`); answered by `Ready`."""
-
-    id: str
-    ports: dict[str, tuple[int, int]]
+    id: str = ""
+    ports: dict[str, tuple[int, int]] = {}
     """Where each process listens for the others, and for clients."""
     stack: str
-    """Of the group that is there to compare with."""
-    folder: str
+    folder: str = ""
     is_founder: bool = True
     is_patient: bool = True
     profile: str = ""
+
+
+class Serve(_Begin, tag=True, kw_only=True):
+    """Become a replica that takes clients; answered by `Ready` when all are in one primary view."""
+
+    sync: str
+
+
+class Keep(_Begin, tag=True, kw_only=True):
+    """Become a process with replicas of accounts (`coterie.bench.tellers`); answered by `Ready`.
+
+    The stack is that of the group which is there to compare with.
+    """
 
 
 class Tell(msgspec.Struct, tag=True):
