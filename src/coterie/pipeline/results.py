@@ -12,6 +12,8 @@ from coterie.pipeline.schemas import VIOLATIONS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from coterie.pipeline.checks import Check
+
 VIOLATIONS_MAX = 100
 """Of each check, in each task and in all: more evidence of the same is no more evidence."""
 
@@ -48,6 +50,22 @@ class Count:
         self.found += other.found
         self.undecided += other.undecided
         self.remark = self.remark or other.remark
+
+
+def verdict_row(
+    group: str, check: Check, count: Count, verdict: str, remark: str
+) -> dict[str, Any]:
+    """Give the row of a verdict on one promise to one group."""
+    return {
+        "group": group,
+        "check": check.name,
+        "paper": check.paper,
+        "promise": check.promise,
+        "verdict": verdict,
+        "checked": count.checked,
+        "violations": count.found,
+        "remark": remark,
+    }
 
 
 @dataclass(slots=True)

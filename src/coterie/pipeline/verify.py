@@ -21,7 +21,7 @@ from coterie.pipeline.dumps import beginnings, load
 from coterie.pipeline.group_checks import check_group
 from coterie.pipeline.range_checks import check_range, real_time_across
 from coterie.pipeline.ranges import Range, ranges_of
-from coterie.pipeline.results import RESULTS, VIOLATIONS_MAX, Count, Results, gather
+from coterie.pipeline.results import RESULTS, VIOLATIONS_MAX, Count, Results, gather, verdict_row
 from coterie.pipeline.schemas import VERDICTS, VIOLATIONS, spark_schema
 from coterie.pipeline.states import check_replay
 from coterie.pipeline.tasks import for_each
@@ -210,16 +210,7 @@ def _verdicts(testimony: Testimony, results: Results) -> Iterator[dict[str, Any]
         verdict, remark = _verdict(testimony, check.name, count)
         if verdict == "kept" and check.name == "linearizability" and not results.extents:
             remark = "answers only: no request says when it was made"
-        yield {
-            "group": testimony.group,
-            "check": check.name,
-            "paper": check.paper,
-            "promise": check.promise,
-            "verdict": verdict,
-            "checked": count.checked,
-            "violations": count.found,
-            "remark": remark,
-        }
+        yield verdict_row(testimony.group, check, count, verdict, remark)
 
 
 def _verdict(testimony: Testimony, name: str, count: Count) -> tuple[str, str]:

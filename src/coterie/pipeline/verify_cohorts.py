@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coterie.pipeline.checks import COHORT_CHECKS
 from coterie.pipeline.cohort_checks import check_cohorts
 from coterie.pipeline.cohort_history import cohort_groups
-from coterie.pipeline.results import RESULTS, Count, Results, gather
+from coterie.pipeline.results import RESULTS, Count, Results, gather, verdict_row
 from coterie.pipeline.tasks import for_each
 from coterie.pipeline.transaction_checks import check_transactions
 
@@ -76,16 +76,7 @@ def verdicts_of(found: dict[str, Results]) -> Iterator[Row]:
         for check in COHORT_CHECKS.values():
             count = found[group].counts.get(check.name, Count())
             verdict, remark = _verdict(count)
-            yield {
-                "group": group,
-                "check": check.name,
-                "paper": check.paper,
-                "promise": check.promise,
-                "verdict": verdict,
-                "checked": count.checked,
-                "violations": count.found,
-                "remark": remark,
-            }
+            yield verdict_row(group, check, count, verdict, remark)
 
 
 def _verdict(count: Count) -> tuple[str, str]:

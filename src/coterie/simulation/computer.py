@@ -9,13 +9,15 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING
 
+from coterie.journal.writer import StorageFailed
 from coterie.kernel.errors import FrameError
 from coterie.kernel.wire import decode_frame
-from coterie.simulation.disk import SimulatedDisk
+from coterie.simulation.disk import Died, SimulatedDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from coterie.journal.keeper import Keeper
     from coterie.kernel.clock import Duration
     from coterie.kernel.process import Process
     from coterie.kernel.records import Record
@@ -103,6 +105,33 @@ class Computer(abc.ABC):
         self.is_up = False
         self.process = None
         self._turn_at = None
+
+    # ---- what is kept
+
+    def write_down(self, group: str, keeper: Keeper, records: Sequence[Record], now: int) -> None:
+        """Write the turn of one replica into its journal, as safely as that is kept."""
+        if records:
+            keeper.write(records)
+            self.written.append(
+                (group, self.incarnation, keeper.writer.sequence, self.simulation.now)
+            )
+        if keeper.needs_sync(now):
+            keeper.sync()
+
+    def keep_house(self, keeper: Keeper) -> bool:
+        """Take a snapshot and make room when it is time; say whether we are still alive."""
+        work = keeper.housekeeping()
+        return work is None or self.survives(work)
+
+    def survives(self, work: Callable[[], None]) -> bool:
+        """Do something with the disk; say whether the process outlived it."""
+        try:
+            work()
+        except (StorageFailed, Died) as error:
+            self.simulation.note(f"{self.id}: {error}")
+            self.kill()
+            return False
+        return True
 
     # ---- time
 

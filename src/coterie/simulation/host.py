@@ -265,17 +265,10 @@ class Host(Computer):
     def store(self, records: Sequence[Record], now: int) -> bool:
         """Write a turn down before anything of it leaves; say whether we are still alive."""
         keeper = self.keeper
-        if keeper is not None:
-            try:
-                keeper.write(records)
-                if records:
-                    place = (self.group.name, self.incarnation, keeper.writer.sequence)
-                    self.written.append((*place, self.simulation.now))
-                if keeper.needs_sync(now):
-                    keeper.sync()
-            except (StorageFailed, Died) as error:
-                self._die_of(error)
-                return False
+        if keeper is not None and not self.survives(
+            lambda: self.write_down(self.group.name, keeper, records, now)
+        ):
+            return False
         for record in records:
             self.group.record(record)
         return True
@@ -284,18 +277,7 @@ class Host(Computer):
         """Answer clients; take snapshots and make room when it is time."""
         if isinstance(self.ledger, SimulatedObject):
             self.ledger.release_answers()
-        work = None if self.keeper is None else self.keeper.housekeeping()
-        if work is not None:
-            try:
-                work()
-            except (StorageFailed, Died) as error:
-                self._die_of(error)
-                return False
-        return True
-
-    def _die_of(self, error: Exception) -> None:
-        self.simulation.note(f"{self.id}: {error}")
-        self.crash()
+        return self.keeper is None or self.keep_house(self.keeper)
 
 
 def _primary(replica: Replica) -> FormingViews[Any]:

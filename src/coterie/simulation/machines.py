@@ -186,16 +186,12 @@ class Machine(Computer):
         by_group: dict[str, list[Record]] = {}
         for record in records:
             by_group.setdefault(record.group, []).append(record)
-        try:
+
+        def write() -> None:
             for group, keeper in self.keepers.items():
-                if group in by_group:
-                    keeper.write(by_group[group])
-                    place = (group, self.incarnation, keeper.writer.sequence)
-                    self.written.append((*place, self.simulation.now))
-                if keeper.needs_sync(now):
-                    keeper.sync()
-        except (StorageFailed, Died) as error:
-            self._die_of(error)
+                self.write_down(group, keeper, by_group.get(group, ()), now)
+
+        if not self.survives(write):
             return False
         for record in records:
             self.world.record(record)
@@ -203,19 +199,7 @@ class Machine(Computer):
 
     def end_turn(self) -> bool:
         """Take snapshots and make room when it is time; say whether we are still alive."""
-        for keeper in self.keepers.values():
-            work = keeper.housekeeping()
-            if work is not None:
-                try:
-                    work()
-                except (StorageFailed, Died) as error:
-                    self._die_of(error)
-                    return False
-        return True
-
-    def _die_of(self, error: Exception) -> None:
-        self.simulation.note(f"{self.id}: {error}")
-        self.kill()
+        return all(self.keep_house(keeper) for keeper in self.keepers.values())
 
 
 class World:
