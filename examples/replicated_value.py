@@ -1,20 +1,26 @@
 """The paper's example: one integer, replicated (objects, section 7.5, figures 9 and 10).
 
-Compare it with the figures line by line. `Message` with its `<<` and `>>` is MessagePack here, and
-the condition variable on which a client waits for its answer is a future.
+    coterie serve value=examples/replicated_value.py:ValueReplica
+    python examples/replicated_value.py ADDRESS 42      # any that `coterie status value` shows
+    python examples/replicated_value.py ADDRESS         # reads it
 
-The example brings no group of its own: `demonstrate` takes whatever carries one.
+Compare it with the figures line by line. `Message` with its `<<` and `>>` is MessagePack here, and
+the condition variable on which a client waits for its answer is a future. A read is answered by the
+replica that is asked, from its own state: it may be behind what another replica has told. Kill a
+replica meanwhile (`kill -9`, its process is in `coterie status value`), and run it again.
 """
-# ruff: noqa: INP001 -- a program, not a package
+# ruff: noqa: INP001, T201 -- a program, not a package, that prints
 
 from __future__ import annotations
 
 import enum
+import sys
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from coterie.client.paper import connect_paper
 from coterie.objects.paper import Client, ObjectReplica
 
 if TYPE_CHECKING:
@@ -116,3 +122,24 @@ def demonstrate(system: System, work: Callable[[], None]) -> int:
     answer = ValueClient(system, "reader").read()
     work()
     return answer.result(timeout=5)
+
+
+def main(address: str, *values: str) -> None:
+    """Set the value if one is given, and read it until it is that."""
+    with connect_paper(address, group="value") as system:
+        client = ValueClient(system, "example")
+        for value in values:
+            client.update(int(value))
+        while True:
+            try:
+                found = client.read().result(timeout=1)
+            except TimeoutError:
+                continue  # the paper's requests have no outcome: who hears nothing asks again
+            if not values or found == int(values[-1]):
+                break
+            client.update(int(values[-1]))
+        print("the value is", found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -14,7 +14,8 @@ import asyncio
 import sys
 
 import coterie
-from coterie.transactional import CallFailed, Table, TransactionAborted, TransactionUnknown
+from coterie import MethodFailed
+from coterie.transactional import Table, TransactionAborted, TransactionUnknown
 
 
 class Bank:
@@ -54,7 +55,7 @@ async def main(address: str) -> None:
             async with coterie.transaction(eu, us) as t:
                 await t.eu.withdraw("alice", 10)
                 await t.us.deposit("bob", 10)
-        except CallFailed as failed:
+        except MethodFailed as failed:
             print("the method raised, and nothing happened:", failed)
         except TransactionAborted as aborted:
             print("nothing happened:", aborted)

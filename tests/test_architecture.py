@@ -6,15 +6,17 @@ a function or for the type checker counts like any other.
 
 import ast
 import graphlib
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "coterie"
+MAP = Path(__file__).parent.parent / "docs" / "internals" / "architecture.md"
 
 FOUNDATION = {"kernel", "journal"}
-LAYERS = FOUNDATION | {"membership", "ordering", "replication"}
+LAYERS = FOUNDATION | {"membership", "ordering", "replication", "colours"}
 
 # Which top folders (or top modules, such as stacks.py) each of them may import, besides itself.
 ALLOWED: dict[str, set[str]] = {
@@ -23,20 +25,38 @@ ALLOWED: dict[str, set[str]] = {
     "membership": FOUNDATION,
     "ordering": FOUNDATION,
     "replication": FOUNDATION,
+    "colours": FOUNDATION | {"replication"},
     "vsr": FOUNDATION,
+    "llft": FOUNDATION,
+    "program": set(),  # loaded into programs of others: as little as can be
     "objects": FOUNDATION,
     "ready": {"objects"},  # written as users would write them
     "checking": FOUNDATION,
-    "transactional": FOUNDATION | {"assembly", "objects", "runtime", "vsr"},
-    "stacks": LAYERS,
+    "transactional": FOUNDATION | {"objects", "vsr"},
+    "bypass": LAYERS,
+    "stacks": LAYERS | {"bypass"},
     "assembly": LAYERS | {"stacks", "objects"},
-    "simulation": LAYERS | {"assembly", "stacks", "checking", "objects", "ready", "vsr"},
-    "runtime": FOUNDATION | {"assembly", "membership", "stacks"},
+    "simulation": LAYERS | {"assembly", "stacks", "checking", "llft", "objects", "ready", "vsr"},
+    "runtime": FOUNDATION | {"assembly", "membership", "protocol", "stacks"},
     "demo": LAYERS | {"assembly", "stacks", "objects", "runtime", "client", "service", "pipeline"},
-    "locally": LAYERS | {"assembly", "stacks", "objects", "runtime", "client"},
-    "client": FOUNDATION | {"objects", "runtime", "transactional", "vsr"},
+    "local_group": FOUNDATION | {"client", "objects", "runtime", "service", "stacks"},
+    "local_transactions": FOUNDATION
+    | {"client", "objects", "runtime", "service", "transactional", "vsr"},
+    "protocol": FOUNDATION | {"objects"},  # what both ends speak
+    "client": FOUNDATION | {"objects", "protocol", "ready", "runtime", "transactional", "vsr"},
     "service": LAYERS
-    | {"assembly", "stacks", "objects", "runtime", "client", "transactional", "vsr"},
+    | {
+        "assembly",
+        "stacks",
+        "objects",
+        "runtime",
+        "client",
+        "protocol",
+        "ready",
+        "transactional",
+        "vsr",
+    },
+    "agents": FOUNDATION | {"assembly", "llft", "program", "runtime", "service"},
     # Entries are decoded and replayed as replicas do it; nothing of engines, layers or drivers.
     "pipeline": FOUNDATION | {"checking", "objects"},
 }
@@ -46,7 +66,7 @@ ALLOWED["bench"] = set(ALLOWED)
 ALLOWED["cli"] = set(ALLOWED)
 
 # What stands here is told the time, given a generator, and asks its driver for everything else.
-WITHOUT_IO = {"kernel", "membership", "ordering", "replication", "vsr"}
+WITHOUT_IO = {"kernel", "membership", "ordering", "replication", "colours", "vsr", "llft"}
 IO_MODULES = {
     *("asyncio", "concurrent", "multiprocessing", "queue", "sched", "signal", "threading"),
     *("datetime", "time", "zoneinfo"),
@@ -148,6 +168,41 @@ def test_imports_point_downwards() -> None:
 
 def test_the_rules_themselves_have_no_circle() -> None:
     graphlib.TopologicalSorter(ALLOWED).prepare()
+
+
+def rows_of_the_tree() -> dict[str, str]:
+    """Give the row that each folder and each top module should have in the map."""
+    packages = [path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE]
+    modules = [path for path in PACKAGE.glob("*.py") if path.name != "__init__.py"]
+    rows = {}
+    for path in [*packages, *modules]:
+        module = path / "__init__.py" if path.is_dir() else path
+        docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+        name = f"{path.relative_to(PACKAGE)}{'/' if path.is_dir() else ''}"
+        rows[name] = f"| `{name}` | {docstring.partition(chr(10))[0]} |"
+    return rows
+
+
+def rows_of_the_map() -> dict[str, str]:
+    """Give the rows of the map in the page on architecture, by what they are about, in order."""
+    text = MAP.read_text(encoding="utf-8").partition("## The folders")[2].partition("\n## ")[0]
+    return {row[1]: row[0] for row in re.finditer(r"(?m)^\| `([\w/.]+)` \|.*$", text)}
+
+
+def test_the_map_is_the_tree() -> None:
+    tree, shown = rows_of_the_tree(), rows_of_the_map()
+    missing = [row for name, row in tree.items() if shown.get(name) != row]
+    assert not missing, f"rows for {MAP.name}, section The folders:\n" + "\n".join(sorted(missing))
+    planned = {name for name, row in shown.items() if "| *Planned:* " in row}
+    assert set(shown) - set(tree) == planned, "the map shows what is not there, or no plan any more"
+
+
+def test_each_row_of_the_map_imports_only_from_those_above_it() -> None:
+    tops = [name.removesuffix("/").removesuffix(".py") for name in rows_of_the_map()]
+    tops = [name for name in tops if name in ALLOWED]
+    assert set(tops) == set(ALLOWED)
+    for number, name in enumerate(tops):
+        assert ALLOWED[name] <= set(tops[:number]), f"{name} stands too far up in {MAP.name}"
 
 
 @pytest.mark.parametrize(

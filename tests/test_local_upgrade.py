@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from contextlib import AsyncExitStack
 
 import pytest
+from tests import idle_time
+from tests.patience import PATIENCE
 
 import coterie
 from coterie.kernel.engine import Role
-from coterie.locally import group_of
+from coterie.local_group import group_of
 from coterie.objects import UnknownMethod, define
 
 
@@ -48,7 +50,7 @@ CounterOfVersion1.__qualname__ = "Counter"
 
 async def until_all_are_primary(counter: type[CounterOfVersion1]) -> None:
     group = group_of(counter)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while len(group.roles()) < 3 or set(group.roles()) != {Role.PRIMARY}:
             group.changed.clear()
             await group.changed.wait()
@@ -58,9 +60,12 @@ async def until_all_are_primary(counter: type[CounterOfVersion1]) -> None:
 @pytest.mark.parametrize("stack", ["SAFE:DYNSEQ:PVSYNC", "DYNSEQ:PVSYNC"])
 def test_an_upgrade_while_clients_call(stack: str) -> None:
     async def story() -> None:
-        async with coterie.local(CounterOfVersion1, stack=stack) as counter:
+        async with AsyncExitStack() as clients:
+            counter = await clients.enter_async_context(
+                coterie.local(CounterOfVersion1, stack=stack)
+            )
             group = group_of(counter)
-            later = cast("type[Counter]", counter)
+            later = await clients.enter_async_context(group.connect(Counter))
             group.definition = define(Counter)
             expected = 0
             for id in group.configuration.members:
@@ -76,7 +81,7 @@ def test_an_upgrade_while_clients_call(stack: str) -> None:
                 await until_all_are_primary(counter)
                 assert await counter.add.options(deadline=15)(1) == expected + 1
                 expected += 1
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while True:
                     try:
                         await later.compact()
@@ -86,7 +91,7 @@ def test_an_upgrade_while_clients_call(stack: str) -> None:
             assert await counter.add(1) == expected + 1
             assert await later.compact() == 2
 
-    asyncio.run(story())
+    idle_time.run(story())
 
 
 def test_a_new_group_begins_with_the_latest_version() -> None:
@@ -95,4 +100,4 @@ def test_a_new_group_begins_with_the_latest_version() -> None:
             assert await counter.compact() == 0
             assert await counter.add(3) == 3
 
-    asyncio.run(story())
+    idle_time.run(story())

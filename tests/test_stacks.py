@@ -11,8 +11,9 @@ from tests.kernel.surroundings import bare_context
 
 from coterie.kernel.errors import StackError
 from coterie.kernel.layers import Layer, Service
-from coterie.simulation.host import Inbox
-from coterie.stacks import LAYERS, STACKS, build, parse_stack
+from coterie.membership.vsync import Vsync
+from coterie.simulation.engines.stack.replica import Inbox
+from coterie.stacks import ENGINE_STACKS, LAYERS, OBJECT_STACKS, STACKS, build, parse_stack
 
 GROUP_COMMUNICATION = {name: LAYERS[name] for name in ("VSYNC", "DYNSEQ", "TOKEN")}
 
@@ -63,17 +64,18 @@ def test_of_all_combinations_only_those_listed_are_built(length: int) -> None:
         pytest.param(
             "DYNSEQ:TOKEN:VSYNC",
             "'DYNSEQ:TOKEN:VSYNC' cannot work: DYNSEQ needs reliable multicast, first in first out "
-            "per sender, which nothing below it gives",
+            "per sender, which nothing below it gives; VSYNC does, for example DYNSEQ:VSYNC",
             id="missing-service",
         ),
         pytest.param(
             "TOKEN",
-            "'TOKEN' has no layer at its bottom: it must end in VSYNC",
+            "'TOKEN' has no layer at its bottom: it must end in VSYNC, for example TOKEN:VSYNC",
             id="no-bottom",
         ),
         pytest.param(
             "VSYNC:VSYNC",
-            "'VSYNC:VSYNC' has VSYNC above other layers; it goes at the bottom",
+            "'VSYNC:VSYNC' has VSYNC above other layers: it goes at the bottom, for example "
+            "TOKEN:VSYNC",
             id="bottom-on-top",
         ),
         pytest.param(
@@ -92,6 +94,56 @@ def test_of_all_combinations_only_those_listed_are_built(length: int) -> None:
 )
 def test_a_wrong_stack_is_told_what_is_wrong(stack: str, sentence: str) -> None:
     assert refusal(stack) == sentence
+
+
+@pytest.mark.parametrize(
+    ("stack", "sentence"),
+    [
+        pytest.param(
+            "SAFE:PVSYNC",
+            "'SAFE:PVSYNC' (SAFE:PRIMARY:VSYNC) cannot work: PRIMARY needs total order, which "
+            "nothing below it gives; DYNSEQ or TOKEN does, for example SAFE:DYNSEQ:PVSYNC",
+            id="shorthand",
+        ),
+        pytest.param(
+            "SAFE:UNION:VSYNC",
+            "'SAFE:UNION:VSYNC' cannot work: SAFE needs",
+            id="no-order-in-the-history",
+        ),
+        pytest.param("RAFT", "'RAFT' names no layer 'RAFT'; the layers are ", id="unknown"),
+    ],
+)
+def test_what_is_advised_can_be_built(stack: str, sentence: str) -> None:
+    """Layers are named as they are, also where shorthand was written, and the example is right."""
+    told = refusal(stack, dict(LAYERS))
+    assert told.startswith(sentence)
+    assert parse_stack(told.rpartition("for example ")[2])
+
+
+@pytest.mark.parametrize("wrong", ["RAFT", "RAFT:VSYNC", "UNION", "SAFE", "TOKEN", "VSYNC:VSYNC"])
+@pytest.mark.parametrize("examples", [STACKS, ENGINE_STACKS, OBJECT_STACKS])
+def test_what_is_advised_is_what_the_caller_takes(wrong: str, examples: tuple[str, ...]) -> None:
+    """`coterie member` advised a stack that it refuses itself."""
+    with pytest.raises(StackError) as refused:
+        parse_stack(wrong, examples=examples)
+    assert str(refused.value).rpartition("for example ")[2] in examples
+
+
+def test_what_cannot_be_shown_is_not_shown_as_it_is() -> None:
+    """A tab or an escape in a stack's name went to the terminal."""
+    assert refusal("SAFE:TO\tKEN:PVSYNC", dict(LAYERS)).isprintable()
+
+
+def test_the_bottom_is_whatever_layer_needs_nothing() -> None:
+    class Rock(Vsync):
+        name = "ROCK"
+
+    layers = {**GROUP_COMMUNICATION, "ROCK": Rock}
+    assert "it must end in ROCK or VSYNC" in refusal("TOKEN", layers)
+    context, _ = bare_context()
+    replica = build("TOKEN:ROCK", context, Inbox(), layers)
+    assert type(replica.bottom) is Rock
+    assert context.stack == "TOKEN:ROCK"
 
 
 services = st.frozensets(st.sampled_from(Service))

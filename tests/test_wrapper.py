@@ -24,7 +24,9 @@ case "$1 $2" in
     "-m pip")
         echo "${{*: -1}}" >>{home}/installed
         [[ ! -e {home}/offline ]] || {{ echo "the network is down"; exit 1; }}
-        printf '#!/bin/sh\\necho "ran: $*"\\n' >"${{0%python}}coterie"
+        exec >"${{0%python}}coterie"
+        printf '#!/bin/sh\\n[ "$COTERIE_EXTRAS_LATER$2" != 1run ] || exit 75\\n'
+        printf 'echo "ran: $*"\\n'
         chmod +x "${{0%python}}coterie" ;;
     *) exec {real} "$@" ;;
 esac
@@ -126,7 +128,17 @@ def test_extras_come_with_their_first_command(checkout: Checkout) -> None:
     assert checkout.installed() == ["coterie[pipeline]"]
 
 
-@pytest.mark.parametrize("command", ["campaign", "demo", "pipeline"])
+def test_the_pipeline_is_installed_once_a_command_is_found_right(checkout: Checkout) -> None:
+    """It took two minutes to learn that an option is misspelt."""
+    assert checkout.run("coterie", "pipeline", "dance")[:2] == (0, "ran: pipeline dance\n")
+    assert checkout.installed() == BASE
+    assert checkout.run("coterie", "pipeline", "run")[:2] == (0, "ran: pipeline run\n")
+    assert checkout.installed() == ["coterie[pipeline]"]
+    assert checkout.run("coterie", "pipeline", "run")[:2] == (0, "ran: pipeline run\n")
+    assert checkout.installed() == []
+
+
+@pytest.mark.parametrize("command", ["campaign", "demo"])
 def test_what_needs_spark_brings_it(checkout: Checkout, command: str) -> None:
     """The demo is what a newcomer tries first, in a fresh checkout."""
     assert checkout.run("coterie", command, "--help")[:2] == (0, f"ran: {command} --help\n")

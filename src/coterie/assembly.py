@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from coterie.kernel.layers import Context
 from coterie.kernel.process import Process
+from coterie.kernel.transfer import TakeSnapshot, encode_now
 from coterie.kernel.views import Member
 from coterie.membership.detector import HeartbeatDetector
-from coterie.objects.host import ObjectHost, TakeSnapshot, encode_now
+from coterie.objects.host import ObjectHost
 from coterie.objects.settings import DEFAULT_HOST_SETTINGS
 from coterie.replication.layer import EngineLayer
+from coterie.replication.onus import Onus
 from coterie.stacks import LAYERS, build_engine, is_ordered
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ def make_object(  # noqa: PLR0913 -- all by name
         context,
         front=front,
         clock=clock,
-        is_ordered=is_ordered(stack),
+        is_ordered=is_ordered(stack, layers),
         settings=settings,
         take_snapshot=take_snapshot,
     )
@@ -87,4 +89,13 @@ def make_object(  # noqa: PLR0913 -- all by name
     engine = replica.layers[0]
     assert isinstance(engine, EngineLayer)
     host.engine = engine
+    if isinstance(engine, Onus):
+        host.synchroniser, engine.served = engine, host
     return replica, host
+
+
+def engine_of(replica: Replica) -> EngineLayer:
+    """Give the engine of a replica of a stack that has one."""
+    engine = replica.layers[0]
+    assert isinstance(engine, EngineLayer), "the stack has an engine"
+    return engine

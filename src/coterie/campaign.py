@@ -1,10 +1,9 @@
 """Campaigns: simulation seeds as Spark tasks, so that they can be more than one machine can run.
 
-A task runs one seed after the other (`coterie.simulation.campaign`, or for viewstamped replication
-`coterie.simulation.transaction_campaign`), and where the stack keeps a
-journal it puts the journals of all replicas through the pipeline's checks at once, in a lake that
-lives as long as the task: what the simulator saw from inside and what the journals tell must both
-be in order. Only a row for each seed travels; the journals of seeds that failed are kept.
+A task runs one seed after the other (`coterie.simulation.campaign`), and where the engines keep
+journals it puts those of all replicas through the pipeline's checks at once, in a lake that lives
+as long as the task: what the simulator saw from inside and what the journals tell must both be in
+order. Only a row for each seed travels; the journals of seeds that failed are kept.
 
     <out>/runs/              one row for each seed
     <out>/coverage.parquet   how often each fault came, and in how many runs
@@ -25,23 +24,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from coterie.pipeline.jobs import replace_table
-from coterie.pipeline.lake import Lake
-from coterie.pipeline.planning import plan
-from coterie.pipeline.sealing import seal_segment
-from coterie.pipeline.tasks import PARTS, for_each
-from coterie.pipeline.verify import verify_alone
-from coterie.simulation.campaign import Run, RunOptions, run_seed
-from coterie.simulation.transaction_campaign import TransactionOptions, run_transactions
-from coterie.stacks import has_engine
+from coterie.pipeline.history.verify import verify_alone
+from coterie.pipeline.lake.lake import Lake
+from coterie.pipeline.lake.sealing import seal_alone
+from coterie.pipeline.spark.tasks import PARTS, for_each
+from coterie.simulation.campaign import run_seed
+from coterie.simulation.engines import family_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-Options = RunOptions | TransactionOptions
-"""What all runs of a campaign have in common."""
+    from coterie.simulation.campaign import Options, SeedRun
 
 SEEDS_PER_TASK = 16
 SAID_MAX = 10
@@ -87,10 +82,9 @@ def run_campaign(
     options: Options,
     out: Path,
     *,
-    run: Callable[[int, Any], Run] | None = None,
+    run: Callable[[int, Any], SeedRun] = run_seed,
 ) -> Campaign:
     """Run all seeds as tasks; leave the tables below *out*. *run* lets tests put in broken runs."""
-    run = run or (run_cohorts if isinstance(options, TransactionOptions) else run_seed)
     began = time.monotonic()
     failed = str(out / "failed")
     # Runs of a campaign before this one are not failures of this one.
@@ -102,7 +96,7 @@ def run_campaign(
 
     spark.conf.set(PARTS, str(max(1, len(seeds) // SEEDS_PER_TASK)))
     try:
-        replace_table(for_each(spark, seeds, work, RUNS), out / "runs")
+        _replace_table(for_each(spark, seeds, work, RUNS), out / "runs")
     finally:
         spark.conf.unset(PARTS)
     runs = spark.read.parquet(str(out / "runs")).toArrow().to_pylist()
@@ -112,27 +106,13 @@ def run_campaign(
     return campaign
 
 
-def run_cohorts(seed: int, options: TransactionOptions) -> Run:
-    """Run one seed of transactions over groups of cohorts."""
-    came = run_transactions(seed, options)
-    return Run(
-        seed=seed,
-        violations=came.violations,
-        faults=came.faults,
-        simulated=came.simulated,
-        views=came.views,
-        converged_after=came.converged_after,
-        digest=came.digest,
-    )
-
-
 def run_and_check(
-    seed: int, options: Options, failed: Path, run: Callable[[int, Any], Run]
+    seed: int, options: Options, failed: Path, run: Callable[[int, Any], SeedRun] = run_seed
 ) -> dict[str, Any]:
     """Run one seed, put its journals through the pipeline's checks, and give its row."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="coterie-seed-") as place:
-        keeps = isinstance(options, TransactionOptions) or has_engine(options.stack)
+        keeps = family_named(options.family).keeps_journals(options)
         came = run(seed, replace(options, journals=f"{place}/journals" if keeps else ""))
         journals = Path(place) / "journals" / str(seed)
         checked = 0
@@ -161,16 +141,24 @@ def run_and_check(
 def _check(journals: Path, folder: Path) -> tuple[list[str], int]:
     """Give what the pipeline finds in the journals of one run, and how many rows it looked at."""
     lake = Lake.make(folder)
-    for task in plan([journals]):
-        seal_segment(task, lake)
+    seal_alone([journals], lake)
     found = verify_alone(lake)
     sentences = [
-        f"journals: {row['check']}: {row['evidence']}"
+        f"journals: {row['check_name']}: {row['evidence']}"
         for results in found.values()
         for row in results.violations
     ]
     counts = [count for results in found.values() for count in results.counts.values()]
     return sentences, sum(count.checked for count in counts)
+
+
+def _replace_table(frame: DataFrame, folder: Path) -> None:
+    """Write a table in the place of an earlier one."""
+    draft = folder.with_name(f"_draft-{folder.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    frame.write.parquet(str(draft))
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.rename(folder)
 
 
 def _sum_up(runs: list[dict[str, Any]], options: Options) -> Campaign:

@@ -6,29 +6,35 @@ what is missing in the message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from coterie.bypass import bypass_of
+from coterie.colours.layer import Colours
 from coterie.kernel.errors import StackError
+from coterie.kernel.layers import Service
 from coterie.kernel.replica import Replica, Top
 from coterie.membership.vsync import Vsync
 from coterie.ordering.dynseq import DynamicSequencer
 from coterie.ordering.token import RotatingToken
 from coterie.replication.layer import EngineTop
+from coterie.replication.onus import Onus
 from coterie.replication.primary import PrimaryViews
 from coterie.replication.safe import GlobalSafety
 from coterie.replication.union import UnionViews
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from coterie.kernel.engine import EngineHost
-    from coterie.kernel.layers import Application, Context, Layer, Service
+    from coterie.kernel.engine import EngineHost, HistoryKeeper
+    from coterie.kernel.layers import Application, Context, Layer
+    from coterie.kernel.replica import Bottom
 
 LAYERS: dict[str, type[Layer]] = {
     layer.name: layer
     for layer in (
         *(Vsync, DynamicSequencer, RotatingToken),
         *(PrimaryViews, UnionViews, GlobalSafety),
+        *(Onus, Colours),
     )
 }
 
@@ -44,6 +50,20 @@ ENGINE_STACKS = (
 )
 """The stacks of **objects**, figure 4, as the paper writes them."""
 
+DEFAULT_STACK = "SAFE:DYNSEQ:PVSYNC"
+"""What keeps an object together where nobody says it: every answer is authoritative."""
+
+COLOURS_STACKS = ("COLOURS:DYNSEQ:VSYNC", "COLOURS:TOKEN:VSYNC")
+"""The stacks of **transis**: every side of a partition takes updates."""
+
+SERVER_STACKS = ("ONUS:SAFE:DYNSEQ:PVSYNC", "ONUS:SAFE:TOKEN:PVSYNC")
+"""The stacks of **rsp**: clients that know nothing of replication."""
+
+_ABOVE_PRIMARY = ("ONUS", "SAFE")
+
+OBJECT_STACKS = (DEFAULT_STACK, *(stack for stack in ENGINE_STACKS if stack != "PVSYNC"))
+"""The stacks that any class can stand on, the best to advise first."""
+
 
 def expand(stack: str) -> list[str]:
     """Give the names of a stack's layers, top first, with the paper's shorthand written out.
@@ -54,47 +74,111 @@ def expand(stack: str) -> list[str]:
     names = stack.upper().split(":")
     if names[-1] != "PVSYNC":
         return names
-    above = [name for name in names[:-1] if name == "SAFE"]
-    below = [name for name in names[:-1] if name != "SAFE"]
+    above = [name for name in names[:-1] if name in _ABOVE_PRIMARY]
+    below = [name for name in names[:-1] if name not in _ABOVE_PRIMARY]
     return [*above, "PRIMARY" if names[:-1] else "UNION", *below, "VSYNC"]
 
 
-def parse_stack(stack: str, layers: Mapping[str, type[Layer]] = LAYERS) -> list[type[Layer]]:
-    """Check the name of a stack and give its layers, top first."""
+def parse_stack(
+    stack: str,
+    layers: Mapping[str, type[Layer]] = LAYERS,
+    examples: Sequence[str] = (DEFAULT_STACK, *ENGINE_STACKS, *reversed(STACKS)),
+) -> list[type[Layer]]:
+    """Check the name of a stack and give its layers, top first; raises `StackError`.
+
+    *examples* are what the caller would take, best first: its own refusal of what was advised here
+    would be the worse for it.
+    """
     names = expand(stack)
-    unknown = [name for name in names if name not in layers]
-    if unknown:
-        raise StackError(
-            f"{stack!r} names no layer {unknown[0]!r}; the layers are {', '.join(sorted(layers))}, "
-            f"written top first, for example {STACKS[-1]}"
+    fault = _fault(names, layers)
+    if fault is not None:
+        written = (
+            repr(stack) if names == stack.upper().split(":") else f"{stack!r} ({_shown(names)})"
         )
+        raise StackError(f"{written} {fault.sentence}{_example(fault.layer, layers, examples)}")
+    return [layers[name] for name in names]
+
+
+class _Fault(NamedTuple):
+    """What is wrong with a stack, and with which layer of it."""
+
+    sentence: str
+    layer: str = ""
+
+
+def _fault(names: list[str], layers: Mapping[str, type[Layer]]) -> _Fault | None:
+    """Find what is wrong with a stack, if anything is."""
+    for name in names:
+        if name not in layers:
+            known = ", ".join(sorted(layers))
+            return _Fault(f"names no layer {name!r}; the layers are {known}, written top first")
     parsed = [layers[name] for name in names]
     if parsed[-1].needs:
-        raise StackError(f"{stack!r} has no layer at its bottom: it must end in VSYNC")
+        bottoms = _either(layer.name for layer in layers.values() if not layer.needs)
+        return _Fault(f"has no layer at its bottom: it must end in {bottoms}", parsed[-1].name)
     given: frozenset[Service] = parsed[-1].gives
     for layer in reversed(parsed[:-1]):
         if not layer.needs:
-            raise StackError(
-                f"{stack!r} has {layer.name} above other layers; it goes at the bottom"
-            )
-        missing = sorted(service.value for service in layer.needs - given)
+            return _Fault(f"has {layer.name} above other layers: it goes at the bottom", layer.name)
+        missing = sorted(layer.needs - given, key=lambda service: service.value)
         if missing:
-            raise StackError(
-                f"{stack!r} cannot work: {layer.name} needs {missing[0]}, "
-                "which nothing below it gives"
+            sentence = (
+                f"cannot work: {layer.name} needs {missing[0].value}, which nothing below it gives"
             )
+            givers = _either(
+                each.name
+                for each in layers.values()
+                if missing[0] in each.gives - each.needs  # who makes it, and does not pass it on
+            )
+            return _Fault(f"{sentence}; {givers} does" if givers else sentence, layer.name)
         given = layer.services(given)
-    return parsed
+    return None
 
 
-def is_ordered(stack: str) -> bool:
+def _example(layer: str, layers: Mapping[str, type[Layer]], examples: Sequence[str]) -> str:
+    """Name a stack of these layers that would be accepted, if there is one; best with *layer*."""
+    right = [stack for stack in examples if _fault(expand(stack), layers) is None]
+    right.sort(key=lambda stack: layer not in expand(stack))  # which keeps the order otherwise
+    return f", for example {right[0]}" if right else ""
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(sorted(names))
+
+
+def _shown(names: list[str]) -> str:
+    """Write a stack as it is meant; what was typed may hold what cannot be shown."""
+    return ":".join(names).encode("unicode_escape").decode()
+
+
+def is_ordered(stack: str, layers: Mapping[str, type[Layer]] = LAYERS) -> bool:
     """Say whether a stack puts messages into one order."""
-    return bool({"DYNSEQ", "TOKEN"} & set(expand(stack)))
+    return _gives(stack, Service.TOTAL_ORDER, layers)
 
 
-def has_engine(stack: str) -> bool:
+def has_engine(stack: str, layers: Mapping[str, type[Layer]] = LAYERS) -> bool:
     """Say whether a stack keeps a history, so that a host stands on it."""
-    return bool({"PRIMARY", "UNION"} & set(expand(stack)))
+    return _gives(stack, Service.HISTORY, layers)
+
+
+def is_globally_safe(stack: str, layers: Mapping[str, type[Layer]] = LAYERS) -> bool:
+    """Say whether a stack delivers only what a majority has: nothing is ever rolled back."""
+    return _gives(stack, Service.GLOBAL_SAFETY, layers)
+
+
+def serves_datagrams(stack: str) -> bool:
+    """Say whether clients that know nothing of replication are served."""
+    return Onus.name in expand(stack)
+
+
+def is_partitioned(stack: str) -> bool:
+    """Say whether every side of a partition takes updates: then answers have colours."""
+    return Colours.name in expand(stack)
+
+
+def _gives(stack: str, service: Service, layers: Mapping[str, type[Layer]]) -> bool:
+    """Say whether some layer of a stack gives a service, whichever it is."""
+    return any(service in layer.gives for layer in parse_stack(stack, layers))
 
 
 def build(
@@ -104,7 +188,7 @@ def build(
     layers: Mapping[str, type[Layer]] = LAYERS,
 ) -> Replica:
     """Build a replica of group communication. *layers* lets tests put in variants of layers."""
-    if has_engine(stack):
+    if has_engine(stack, layers):
         raise StackError(f"{stack!r} keeps a history: it needs a host, not an application")
     return _build(stack, context, Top(context, application), layers)
 
@@ -116,7 +200,7 @@ def build_engine(
     layers: Mapping[str, type[Layer]] = LAYERS,
 ) -> Replica:
     """Build a replica that keeps a history and has *host* execute it."""
-    if not has_engine(stack):
+    if not has_engine(stack, layers):
         raise StackError(
             f"{stack!r} keeps no history, so it cannot replicate an object: "
             f"choose one of {', '.join(ENGINE_STACKS)}"
@@ -126,8 +210,12 @@ def build_engine(
 
 
 def _build(stack: str, context: Context, top: Layer, layers: Mapping[str, type[Layer]]) -> Replica:
+    context.stack = stack.upper()
     built = [layer(context) for layer in parse_stack(stack, layers)]
-    bottom = built[-1]
-    assert isinstance(bottom, Vsync)
-    bottom.stack = stack.upper()
-    return Replica(context, top, built, bottom)
+    # The layer that needs nothing below it: it speaks to the process, whichever it is.
+    bottom = cast("Bottom", built[-1])
+    keepers = [layer for layer in built if Service.HISTORY in layer.gives]
+    history = cast("HistoryKeeper", keepers[0]) if keepers else None
+    replica = Replica(context, top, built, bottom, history)
+    replica.bypass = bypass_of(top, built)
+    return replica

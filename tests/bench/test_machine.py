@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from coterie.bench.machine import family_seconds
+from coterie.bench.harness.machine import family_seconds
 
 WORKER = """
 import time

@@ -146,7 +146,12 @@ ENGINE_BROKEN = (
     Broken(LearnerAccepts, "SAFE:DYNSEQ:PVSYNC", ("counted rightly",)),
     Broken(TransferWithoutSuffix, "SAFE:DYNSEQ:PVSYNC", ("counted rightly",)),
     Broken(OwnSuffixKept, "DYNSEQ:PVSYNC", ("authoritative for ever", "one authoritative entry")),
-    Broken(AcknowledgesACount, "SAFE:DYNSEQ:PVSYNC", ("authoritative majority", "confirmed chain")),
+    Broken(
+        AcknowledgesACount,
+        "SAFE:DYNSEQ:PVSYNC",
+        ("authoritative majority", "confirmed chain"),
+        first_seed=5,
+    ),
     Broken(SettlesWithoutMajority, "SAFE:DYNSEQ:PVSYNC", ("authoritative majority",)),
     Broken(
         OldestHistoryWins,

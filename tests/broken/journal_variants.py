@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from tests.broken.variants import FORGETTING, Broken
 
-from coterie.journal import recalling
+from coterie.journal import replay
+from coterie.journal.engines.stack_keeper import JournalKeeper
 from coterie.journal.format import Sync
-from coterie.journal.keeper import JournalKeeper
 from coterie.journal.stable import Stable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from coterie.journal.family import Adoption
     from coterie.kernel.records import Record
 
 STACK = "SAFE:DYNSEQ:PVSYNC"
@@ -63,18 +64,18 @@ class BootIdIgnored(JournalKeeper):
     """Takes the loss of the machine for the death of the process."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        rule = recalling.is_whole_after_process_death
-        recalling.is_whole_after_process_death = _always
+        rule = replay.is_whole_after_process_death
+        replay.is_whole_after_process_death = _always
         try:
             super().__init__(*arguments, **options)
         finally:
-            recalling.is_whole_after_process_death = rule
+            replay.is_whole_after_process_death = rule
 
 
 class AdoptedStateForgotten(JournalKeeper):
     """Writes that a state was taken over, and does not store it."""
 
-    def _store_adopted(self, restored: int) -> None:
+    def _store_adopted(self, adoption: Adoption) -> None:
         pass
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coterie.checking.history import History
+from coterie.checking.history import GroupHistory
 from coterie.kernel.records import (
     Delivered,
     Delivery,
@@ -141,9 +141,9 @@ def _digest(sender: str, first: int) -> int:
     return ord(sender) * 1000 + first
 
 
-def history_of(*authors: Author | Iterable[Record]) -> History:
+def history_of(*authors: Author | Iterable[Record]) -> GroupHistory:
     """All that the authors wrote, one after the other."""
-    history = History()
+    history = GroupHistory()
     for author in authors:
         for record in author.records if isinstance(author, Author) else author:
             history.add(record)

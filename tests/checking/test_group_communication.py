@@ -24,12 +24,12 @@ from coterie.kernel.records import Delivery
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from coterie.checking.history import History, Violation
+    from coterie.checking.history import GroupHistory, Violation
 
 TRANSITIONAL, AFTER_HOLE = Delivery.TRANSITIONAL, Delivery.AFTER_HOLE
 
 
-def fired(history: History, stack: str = "TOKEN:VSYNC") -> set[str]:
+def fired(history: GroupHistory, stack: str = "TOKEN:VSYNC") -> set[str]:
     return {violation.check for violation in check_group_communication(history, stack)}
 
 
@@ -45,7 +45,7 @@ def three() -> tuple[Author, Author, Author]:
     return a, b, c
 
 
-def a_whole_story() -> History:
+def a_whole_story() -> GroupHistory:
     """They talk, c is cut off while both sides have something on the way, and all meet again."""
     a, b, c = three()
     a.sends(1, count=2)
@@ -69,7 +69,7 @@ def a_whole_story() -> History:
 
 
 @pytest.mark.parametrize("check", [*VIEW_CHECKS, *ORDER_CHECKS], ids=lambda check: check.__name__)
-def test_a_good_history_passes(check: Callable[[History], Iterator[Violation]]) -> None:
+def test_a_good_history_passes(check: Callable[[GroupHistory], Iterator[Violation]]) -> None:
     assert list(check(a_whole_story())) == []
 
 
@@ -80,45 +80,45 @@ def test_a_good_history_passes(check: Callable[[History], Iterator[Violation]]) 
 class Case:
     """A broken promise, told as a story, and the checks that are to find it."""
 
-    check: Callable[[History], Iterator[Violation]]
-    story: Callable[[], History]
+    check: Callable[[GroupHistory], Iterator[Violation]]
+    story: Callable[[], GroupHistory]
     words: str
     """What the evidence says."""
     implied: set[str] = field(default_factory=set)
     """Other rules that cannot be kept where this one is broken."""
 
 
-def proposed_by_no_one() -> History:
+def proposed_by_no_one() -> GroupHistory:
     return history_of(Author("a").installs("1.a", "a", along="a"))
 
 
-def with_members_not_proposed() -> History:
+def with_members_not_proposed() -> GroupHistory:
     a, b = Author("a").starts(), Author("b").starts()
     a.proposes("2.a", "ab").goes("2.a", "ab", along="a")
     b.goes("2.a", "ba", along="b")
     return history_of(a, b)
 
 
-def proposed_without_itself() -> History:
+def proposed_without_itself() -> GroupHistory:
     return history_of(Author("a").starts().proposes("2.a", "b"))
 
 
-def installed_without_itself() -> History:
+def installed_without_itself() -> GroupHistory:
     a = Author("a").starts().proposes("2.a", "a").goes("2.a", "a", along="a")
     return history_of(a, Author("d").installs("2.a", "a", along=""))
 
 
-def proposed_below_its_own_view() -> History:
+def proposed_below_its_own_view() -> GroupHistory:
     a = Author("a").starts().proposes("3.a", "a").goes("3.a", "a", along="a")
     return history_of(a.proposes("2.a", "a"))
 
 
-def installed_a_lower_view() -> History:
+def installed_a_lower_view() -> GroupHistory:
     a = Author("a").starts().proposes("3.a", "a").goes("3.a", "a", along="a")
     return history_of(a.proposes("2.a", "a", after="1.a").goes("2.a", "a", along="a"))
 
 
-def two_views_in_two_orders() -> History:
+def two_views_in_two_orders() -> GroupHistory:
     """With a view of its own in between at each, so that no two views follow each other at both."""
     a, b = Author("a").starts(), Author("b").starts()
     a.proposes("2.a", "ab").proposes("4.a", "ab").proposes("3.a", "a")
@@ -128,14 +128,14 @@ def two_views_in_two_orders() -> History:
     return history_of(a, b)
 
 
-def a_view_in_between() -> History:
+def a_view_in_between() -> GroupHistory:
     a, b, _ = three()
     a.proposes("4.a", "ab").goes("4.a", "ab", along="a")
     b.proposes("3.b", "b").goes("3.b", "b", along="b").goes("4.a", "ab", along="b")
     return history_of(a, b)
 
 
-def different_sets() -> History:
+def different_sets() -> GroupHistory:
     a, b, _ = three()
     a.sends(1).delivers("a1", 1)
     a.proposes("3.a", "ab")
@@ -144,41 +144,41 @@ def different_sets() -> History:
     return history_of(a, b)
 
 
-def never_sent() -> History:
+def never_sent() -> GroupHistory:
     a, _, _ = three()
     return history_of(a.delivers("b1", 1))
 
 
-def with_other_content() -> History:
+def with_other_content() -> GroupHistory:
     a, b, _ = three()
     return history_of(a.sends(1), b.delivers("a1", 1, count=2))
 
 
-def sent_in_another_view() -> History:
+def sent_in_another_view() -> GroupHistory:
     a, b = Author("a").starts(), Author("b").starts()
     a.sends(1).delivers("a1", 1).proposes("2.a", "ab").goes("2.a", "ab", along="a")
     return history_of(a, b.goes("2.a", "ab", along="b").delivers("a1", 1))
 
 
-def twice() -> History:
+def twice() -> GroupHistory:
     a, _, _ = three()
     a.sends(1).delivers("a1", 1).proposes("3.a", "a").goes("3.a", "a", along="a")
     return history_of(a.sends(1).delivers("a1", 1))
 
 
-def outside_of_its_view() -> History:
+def outside_of_its_view() -> GroupHistory:
     a, b, _ = three()
     a.sends(1).delivers("a1", 1)
     b.current = view("1.b")
     return history_of(a, b.delivers("b1", 1))
 
 
-def its_own_message_left_behind() -> History:
+def its_own_message_left_behind() -> GroupHistory:
     a, _, _ = three()
     return history_of(a.sends(1).proposes("3.a", "a").goes("3.a", "a", along="a"))
 
 
-def late() -> History:
+def late() -> GroupHistory:
     a, b, _ = three()
     a.sends(1).sends(2)
     for author in (a, b):
@@ -186,7 +186,7 @@ def late() -> History:
     return history_of(a, b)
 
 
-def late_by_a_view() -> History:
+def late_by_a_view() -> GroupHistory:
     """Numbers go on from view to view, so the order does too."""
     a, b, _ = three()
     a.sends(2).proposes("3.a", "ab")
@@ -195,27 +195,27 @@ def late_by_a_view() -> History:
     return history_of(a.sends(1), b.delivers("a1", 1))
 
 
-def a_message_left_out() -> History:
+def a_message_left_out() -> GroupHistory:
     a, b, _ = three()
     a.sends(1).sends(2)
     return history_of(a, b.delivers("a2", 1))
 
 
-def two_messages_at_one_place() -> History:
+def two_messages_at_one_place() -> GroupHistory:
     a, b, c = three()
     a.sends(1).delivers("a1", 1)
     b.sends(1).delivers("b1", 1)
     return history_of(a, b, c)
 
 
-def a_place_left_out() -> History:
+def a_place_left_out() -> GroupHistory:
     a, b, c = three()
     a.sends(1).delivers("a1", 1)
     b.sends(1)
     return history_of(a.delivers("b1", 2), b, c.delivers("b1", 2))
 
 
-def two_orders() -> History:
+def two_orders() -> GroupHistory:
     a, b, _ = three()
     a.sends(1).delivers("a1", 1)
     b.sends(1).delivers("b1", 1).delivers("a1", 2)
@@ -225,7 +225,7 @@ def two_orders() -> History:
     return history_of(a, b)
 
 
-def safe_and_left_behind() -> History:
+def safe_and_left_behind() -> GroupHistory:
     """A has delivered it in the regular part, and c goes on without it."""
     a, b, c = three()
     a.sends(1, safe=True)
@@ -235,7 +235,7 @@ def safe_and_left_behind() -> History:
     return history_of(a, b, c)
 
 
-def safe_and_left_behind_by_one_who_was_to_come_along() -> History:
+def safe_and_left_behind_by_one_who_was_to_come_along() -> GroupHistory:
     a, b, _ = three()
     a.sends(1, safe=True).proposes("3.a", "ab").ends("ab")
     a.delivers("a1", 1, safe=True, part=TRANSITIONAL).installs("3.a", "ab", along="ab")
@@ -243,13 +243,13 @@ def safe_and_left_behind_by_one_who_was_to_come_along() -> History:
     return history_of(a, b)
 
 
-def safe_with_one_who_was_never_there() -> History:
+def safe_with_one_who_was_never_there() -> GroupHistory:
     a, d = Author("a").starts(), Author("d").starts()
     a.proposes("2.a", "ad").goes("2.a", "ad", along="a")
     return history_of(a.sends(1, safe=True).delivers("a1", 1, safe=True), d)
 
 
-def safe_at_two_places() -> History:
+def safe_at_two_places() -> GroupHistory:
     """Both count it as delivered, b behind a hole: it is not the same place."""
     a, b, c = three()
     a.sends(1, safe=True).delivers("a1", 1, safe=True)
@@ -258,25 +258,25 @@ def safe_at_two_places() -> History:
     return history_of(a, b, c)
 
 
-def sent_safe_and_delivered_agreed() -> History:
+def sent_safe_and_delivered_agreed() -> GroupHistory:
     a, b, _ = three()
     a.sends(1, safe=True).delivers("a1", 1, safe=True)
     return history_of(a, b.delivers("a1", 1))
 
 
-def one_who_came_along_is_not_named() -> History:
+def one_who_came_along_is_not_named() -> GroupHistory:
     a, b, _ = three()
     a.proposes("3.a", "ab").goes("3.a", "ab", along="a")
     return history_of(a, b.goes("3.a", "ab", along="ab"))
 
 
-def one_is_named_who_is_not_in_the_view() -> History:
+def one_is_named_who_is_not_in_the_view() -> GroupHistory:
     a, b, _ = three()
     a.proposes("3.a", "ab").goes("3.a", "ab", along="abc")
     return history_of(a, b.goes("3.a", "ab", along="ab"))
 
 
-def one_is_named_who_came_from_elsewhere() -> History:
+def one_is_named_who_came_from_elsewhere() -> GroupHistory:
     """A believes b to be in its view 2.a, but b comes to 3.a from a view of its own."""
     a, b = Author("a").starts(), Author("b").starts()
     a.proposes("2.a", "ab").goes("2.a", "ab", along="a")
@@ -284,41 +284,41 @@ def one_is_named_who_came_from_elsewhere() -> History:
     return history_of(a, b.goes("3.a", "ab", along="b"))
 
 
-def no_transitional_view() -> History:
+def no_transitional_view() -> GroupHistory:
     a, _, _ = three()
     return history_of(a.proposes("3.a", "a").installs("3.a", "a", along="a"))
 
 
-def two_transitional_views() -> History:
+def two_transitional_views() -> GroupHistory:
     a, _, _ = three()
     return history_of(a.proposes("3.a", "a").ends("a").goes("3.a", "a", along="a"))
 
 
-def a_transitional_view_of_others() -> History:
+def a_transitional_view_of_others() -> GroupHistory:
     a, _, _ = three()
     return history_of(a.proposes("3.a", "a").ends("ab").installs("3.a", "a", along="a"))
 
 
-def regular_after_the_transitional_view() -> History:
+def regular_after_the_transitional_view() -> GroupHistory:
     a, _, _ = three()
     a.sends(1).proposes("3.a", "a").ends("a").delivers("a1", 1)
     return history_of(a.installs("3.a", "a", along="a"))
 
 
-def transitional_before_the_transitional_view() -> History:
+def transitional_before_the_transitional_view() -> GroupHistory:
     a, _, _ = three()
     a.sends(1).proposes("3.a", "a").delivers("a1", 1, part=TRANSITIONAL)
     return history_of(a.goes("3.a", "a", along="a"))
 
 
-def after_a_hole_from_one_who_did_not_come_along() -> History:
+def after_a_hole_from_one_who_did_not_come_along() -> GroupHistory:
     a, b, _ = three()
     b.sends(1).proposes("3.b", "b")
     a.proposes("3.a", "a").ends("a").delivers("b1", part=AFTER_HOLE)
     return history_of(a.installs("3.a", "a", along="a"), b.delivers("b1", 1))
 
 
-def the_transitional_view_at_two_places() -> History:
+def the_transitional_view_at_two_places() -> GroupHistory:
     a, b, _ = three()
     a.sends(1).proposes("3.a", "ab").delivers("a1", 1).goes("3.a", "ab", along="ab")
     b.ends("ab").delivers("a1", 1, part=TRANSITIONAL).installs("3.a", "ab", along="ab")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.checking.stories import A, Author, B, C, history_of, members, view
 
-from coterie.checking.history import History, in_order, message_of
+from coterie.checking.history import GroupHistory, in_order, message_of
 from coterie.checking.virtual_synchrony import integrity
 from coterie.kernel.records import Delivery, Stopped
 
@@ -83,7 +83,7 @@ def test_the_dead_do_not_speak() -> None:
 
 
 def test_a_crash_of_one_who_never_wrote_anything_is_no_matter() -> None:
-    history = History()
+    history = GroupHistory()
     history.crashed(A)
     assert history.lives == {}
 

@@ -22,7 +22,7 @@ from coterie.checking.linearizability import (
     Append,
     At,
     CompareAndSet,
-    Counter,
+    CounterModel,
     Dequeue,
     Enqueue,
     Get,
@@ -32,20 +32,21 @@ from coterie.checking.linearizability import (
     Lock,
     Model,
     NotLinearizable,
+    NumberedQueueModel,
     Operation,
     PerKey,
     Put,
-    Queue,
-    Read,
+    QueueModel,
+    ReadRegister,
     Register,
     Release,
     Total,
-    Write,
+    WriteRegister,
     check,
 )
 from coterie.checking.linearizability.agenda import Agenda
 from coterie.checking.linearizability.evidence import _Case, _Reduction
-from coterie.checking.linearizability.search import Exhausted, Limits, search
+from coterie.checking.linearizability.search import Limits, SearchExhausted, search
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -76,7 +77,9 @@ key = st.sampled_from("xy")
 letter = st.sampled_from("pq")
 
 REGISTER_COMMANDS = (
-    st.just(Read()) | st.builds(Write, small) | st.builds(CompareAndSet, small, small)
+    st.just(ReadRegister())
+    | st.builds(WriteRegister, small)
+    | st.builds(CompareAndSet, small, small)
 )
 SUBJECTS = {
     "register": Subject(
@@ -93,15 +96,25 @@ SUBJECTS = {
         st.sampled_from((None, None, None, "", "p", "q", "pq", "pp")),
     ),
     "counter": Subject(
-        Counter(),
+        CounterModel(),
         st.just(Total()) | st.builds(Add, st.integers(1, 2)),
         st.integers(0, 4),
     ),
     "queue": Subject(
-        Queue(),
+        QueueModel(),
         st.just(Dequeue()) | st.builds(Enqueue, small),
         st.sampled_from((None, None, 0, 1, 2)),
         long=15,
+    ),
+    "labelled queue": Subject(
+        QueueModel(),
+        st.just(Dequeue()) | st.builds(Enqueue, st.integers(0, 20)),
+        st.sampled_from((None, None, *range(21))),
+    ),
+    "numbered queue": Subject(
+        NumberedQueueModel(),
+        st.just(Dequeue()) | st.builds(Enqueue, st.sampled_from("pqrstuvwxyz")),
+        st.sampled_from((None, 1, 2, 3, *"pqrst")),
     ),
     "lock": Subject(
         Lock(),
@@ -140,10 +153,10 @@ def facts(
 def is_before(first: Fact, second: Fact) -> bool:
     if first.returned < second.called:
         return True
-    # One process, one clock: its own order is certain, if both are.
+    # One process, one clock: its own order is certain, if the first surely happened.
     same_process = first.operation.process == second.operation.process
     end = first.operation.returned
-    certain = not first.may_not_happen and second.operation.returned is not None
+    certain = not first.may_not_happen
     return same_process and certain and end is not None and end < second.operation.called
 
 
@@ -205,6 +218,20 @@ def operations(draw: st.DrawFn, subject: Subject) -> AnyOperation:
     )
 
 
+def one_at_a_time(history: Iterable[AnyOperation]) -> list[AnyOperation]:
+    """Give operations that overlap another of their process to a process of their own."""
+    found: list[AnyOperation] = []
+    busy_until: dict[Any, float] = {}
+    for each in sorted(history, key=lambda each: each.called):
+        process = each.process
+        if each.returned is not None and each.called < busy_until.get(process, -inf):
+            process = f"{process}, meanwhile {len(found)}"
+        if each.returned is not None:
+            busy_until[process] = each.returned
+        found.append(replace(each, process=process))
+    return found
+
+
 @st.composite
 def plausible_histories(draw: st.DrawFn, subject: Subject, count_max: int) -> list[AnyOperation]:
     """A history that an atomic object made, each operation taking effect within its interval."""
@@ -231,7 +258,7 @@ def plausible_histories(draw: st.DrawFn, subject: Subject, count_max: int) -> li
                 )
                 continue
         history.append(Operation(process=process, command=command, called=before))
-    return history
+    return one_at_a_time(history)
 
 
 def _apply(model: AnyModel, state: Any, command: Any) -> tuple[Any, Any]:  # noqa: ANN401
@@ -316,7 +343,7 @@ all_subjects = pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECT
 @settings(max_examples=150)
 @given(data=st.data())
 def test_verdicts_are_those_of_the_naive_checker(subject: Subject, data: st.DataObject) -> None:
-    history = data.draw(st.lists(operations(subject), min_size=1, max_size=5))
+    history = one_at_a_time(data.draw(st.lists(operations(subject), min_size=1, max_size=5)))
     judge(history, subject.model)
 
 
@@ -324,7 +351,7 @@ def test_verdicts_are_those_of_the_naive_checker(subject: Subject, data: st.Data
 @settings(max_examples=60)
 @given(data=st.data())
 def test_uncertain_clocks_make_operations_concurrent(subject: Subject, data: st.DataObject) -> None:
-    history = data.draw(st.lists(operations(subject), min_size=1, max_size=4))
+    history = one_at_a_time(data.draw(st.lists(operations(subject), min_size=1, max_size=4)))
     is_linearizable = judge(history, subject.model, widen=data.draw(st.sampled_from((1, 2.5))))
     if judge(history, subject.model):
         assert is_linearizable
@@ -351,6 +378,35 @@ def test_a_wrong_result_is_found(subject: Subject, data: st.DataObject) -> None:
     judge(history, subject.model)
 
 
+@pytest.mark.parametrize("name", ["queue", "labelled queue", "numbered queue"])
+@settings(max_examples=300)
+@given(data=st.data())
+def test_foresight_changes_no_verdict(name: str, data: st.DataObject) -> None:
+    """Not even where some are doubted, clocks differ, or the search begins at several states."""
+    subject = SUBJECTS[name]
+    history = data.draw(plausible_histories(subject, 10))
+    history += data.draw(st.lists(operations(subject), max_size=2))
+    if data.draw(st.booleans()):
+        index = data.draw(st.integers(0, len(history) - 1))
+        if history[index].returned is not None:
+            history[index] = replace(history[index], result=data.draw(subject.results))
+    doubted = data.draw(st.sets(st.integers(0, len(history) - 1), max_size=3))
+    agenda = Agenda.of(
+        [each for index, each in enumerate(history) if index not in doubted],
+        relaxed=[history[index] for index in sorted(doubted)],
+        widen=data.draw(st.sampled_from((0, 0, 1, 2.5))),
+    )
+    starts = [subject.model.initial()]
+    if data.draw(st.booleans()):
+        items = tuple(data.draw(st.lists(subject.results, max_size=2)))
+        starts.append((0, items) if name == "numbered queue" else items)
+    outcomes = [
+        search(subject.model, agenda, Limits(100_000), starts=starts, foresees=foresees)
+        for foresees in (True, False)
+    ]
+    assert type(outcomes[0]) is type(outcomes[1]), outcomes
+
+
 @all_subjects
 @settings(max_examples=60)
 @given(data=st.data())
@@ -361,7 +417,7 @@ def test_a_story_may_begin_later(subject: Subject, data: st.DataObject) -> None:
     history.append(data.draw(operations(subject)))
     history = [each for each in history if model.key_of(each.command) == "x"] or history
     failure = search(model, Agenda.of(history), Limits(100_000))
-    if not isinstance(failure, Exhausted):
+    if not isinstance(failure, SearchExhausted):
         return
     case = _Case.of(model, history, failure, Limits(100_000), 0)
     stuck = _Reduction(case, -inf, (model.initial(),)).run().stuck

@@ -17,22 +17,22 @@ from coterie.checking.linearizability import (
     Append,
     Called,
     CompareAndSet,
-    Failed,
     Get,
     KeyValue,
     Linearizable,
     Lost,
+    NeverHappened,
     NotLinearizable,
     Put,
-    Read,
+    ReadRegister,
     Register,
     Returned,
-    Write,
+    WriteRegister,
     check,
     from_events,
 )
 from coterie.checking.linearizability.agenda import Agenda
-from coterie.checking.linearizability.search import Exhausted, Limits, search
+from coterie.checking.linearizability.search import Limits, SearchExhausted, search
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -64,9 +64,9 @@ def etcd_verdicts() -> list[tuple[str, bool]]:
 def etcd_command(function: str, value: str) -> RegisterCommand:
     match function:
         case "read":
-            return Read()
+            return ReadRegister()
         case "write":
-            return Write(int(value))
+            return WriteRegister(int(value))
         case "cas":
             expected, new = value.strip("[]").split()
             return CompareAndSet(int(expected), int(new))
@@ -94,7 +94,7 @@ def etcd_events(
             case "fail" if failed_cas_compared and function == "cas":
                 yield Returned(process, result=False)
             case "fail":
-                yield Failed(process)
+                yield NeverHappened(process)
             case "info":
                 yield Lost(process)
             case _:
@@ -167,7 +167,7 @@ def test_the_evidence_is_short_and_stands_alone() -> None:
         assert verdict.evidence.is_minimal, name
         assert len(verdict.evidence.core) <= 4, name
         alone = search(Register(), Agenda.of(verdict.evidence.core), Limits(1_000))
-        assert isinstance(alone, Exhausted), name
+        assert isinstance(alone, SearchExhausted), name
 
 
 def test_the_search_stays_cheap() -> None:

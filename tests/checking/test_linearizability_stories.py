@@ -14,7 +14,7 @@ from coterie.checking.linearizability import (
     Append,
     At,
     CompareAndSet,
-    Counter,
+    CounterModel,
     Dequeue,
     Enqueue,
     Get,
@@ -27,12 +27,12 @@ from coterie.checking.linearizability import (
     Operation,
     PerKey,
     Put,
-    Queue,
-    Read,
+    QueueModel,
+    ReadRegister,
     Register,
     Release,
     Total,
-    Write,
+    WriteRegister,
     check,
     rendering,
 )
@@ -88,7 +88,7 @@ def test_a_read_during_a_write_may_see_either_value() -> None:
         b   |--|
     """
     for seen in (None, 1):
-        assert accepts(told(story, (Write(1), None), (Read(), seen)), Register())
+        assert accepts(told(story, (WriteRegister(1), None), (ReadRegister(), seen)), Register())
 
 
 def test_two_reads_during_a_write_do_not_go_back() -> None:
@@ -97,7 +97,7 @@ def test_two_reads_during_a_write_do_not_go_back() -> None:
         b   |--|
         c        |--|
     """
-    commands = ((Write(1), None), (Read(), 1), (Read(), None))
+    commands = ((WriteRegister(1), None), (ReadRegister(), 1), (ReadRegister(), None))
     assert explanation(told(story, *commands), Register()) == (
         "Not linearizable: the history (operations: 3).\n"
         "All that returned earlier (1) fit; read → None by c does not fit as well.\n"
@@ -142,7 +142,7 @@ def test_a_read_of_what_nobody_wrote_stands_alone() -> None:
         a |--|
         b      |--|
     """
-    assert explanation(told(story, (Read(), 7), (Write(1), None)), Register()) == (
+    assert explanation(told(story, (ReadRegister(), 7), (WriteRegister(1), None)), Register()) == (
         "Not linearizable: the history (operations: 2).\n"
         "The first to return, read → 7 by a, cannot be placed.\n"
         "It is impossible, whichever of the others (1) happened:\n"
@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_one_of_those_that_contradict() -> None:
         a |----|
         b   |--|
     """
-    text = explanation(told(story, (Write(9), None), (Read(), 7)), Register())
+    text = explanation(told(story, (WriteRegister(9), None), (ReadRegister(), 7)), Register())
     assert text.endswith("\n\n  b  read → 7  does not fit")
 
 
@@ -176,7 +176,7 @@ def test_a_lost_write_may_take_effect_at_any_time_or_never() -> None:
         d                   |--|
     """
     for seen in ((None, None, None), (None, None, 1), (None, 1, 1), (1, 1, 1)):
-        commands = [(Write(1), None), *((Read(), value) for value in seen)]
+        commands = [(WriteRegister(1), None), *((ReadRegister(), value) for value in seen)]
         assert accepts(told(story, *commands), Register())
 
 
@@ -187,7 +187,12 @@ def test_a_lost_write_takes_effect_once() -> None:
         c             |--|
         d                   |--|
     """
-    commands = ((Write(1), None), (Read(), 1), (Write(2), None), (Read(), 1))
+    commands = (
+        (WriteRegister(1), None),
+        (ReadRegister(), 1),
+        (WriteRegister(2), None),
+        (ReadRegister(), 1),
+    )
     assert explanation(told(story, *commands), Register()) == (
         "Not linearizable: the history (operations: 4).\n"
         "All that returned earlier (2) fit; read → 1 by d does not fit as well.\n"
@@ -211,7 +216,7 @@ def test_a_lost_write_does_not_take_effect_before_its_call() -> None:
         a |--|
         b      |--?
     """
-    text = explanation(told(story, (Read(), 1), (Write(1), None)), Register())
+    text = explanation(told(story, (ReadRegister(), 1), (WriteRegister(1), None)), Register())
     assert "The first to return, read → 1 by a, cannot be placed." in text
 
 
@@ -225,11 +230,11 @@ def test_a_lost_operation_is_not_spent_where_it_can_wait() -> None:
         e               |--|
     """
     commands = (
-        (Write(1), None),
-        (Write(2), None),
+        (WriteRegister(1), None),
+        (WriteRegister(2), None),
         (CompareAndSet(0, 7), False),
-        (Read(), 2),
-        (Read(), 1),
+        (ReadRegister(), 2),
+        (ReadRegister(), 1),
     )
     assert accepts(told(story, *commands), Register(start=0))
 
@@ -239,8 +244,8 @@ def test_a_result_that_nobody_saw_fits_but_the_effect_is_there() -> None:
         a |--|
         b      |--|
     """
-    assert accepts(told(story, (Add(2), UNSEEN), (Total(), 2)), Counter())
-    assert not accepts(told(story, (Add(2), UNSEEN), (Total(), 0)), Counter())
+    assert accepts(told(story, (Add(2), UNSEEN), (Total(), 2)), CounterModel())
+    assert not accepts(told(story, (Add(2), UNSEEN), (Total(), 0)), CounterModel())
 
 
 # Key-value store ------------------------------------------------------------------------------
@@ -330,9 +335,9 @@ def test_a_lost_update_of_a_counter() -> None:
         a |------|
         b   |------|
     """
-    assert accepts(told(story, (Add(1), 1), (Add(1), 2)), Counter())
+    assert accepts(told(story, (Add(1), 1), (Add(1), 2)), CounterModel())
     assert "add 1 → 1 by b does not fit as well" in explanation(
-        told(story, (Add(1), 1), (Add(1), 1)), Counter()
+        told(story, (Add(1), 1), (Add(1), 1)), CounterModel()
     )
 
 
@@ -343,7 +348,7 @@ def test_a_long_story_begins_where_it_goes_wrong() -> None:
         for n in range(400)
     ]
     stale = Operation(process=9, command=Total(), result=7, called=1_000, returned=1_001)
-    assert explanation([*history, stale], Counter()) == (
+    assert explanation([*history, stale], CounterModel()) == (
         "Not linearizable: the history (operations: 401).\n"
         "All that returned earlier (333) fit; total → 7 by 9 does not fit as well.\n"
         "At time 999 the state can only be 332 or 333 or 334.\n"
@@ -367,8 +372,8 @@ def test_a_queue_gives_each_item_once() -> None:
         c        |----|
     """
     commands = (Enqueue("i"), None), (Dequeue(), "i")
-    assert accepts(told(story, *commands, (Dequeue(), None)), Queue())
-    assert explanation(told(story, *commands, (Dequeue(), "i")), Queue()) == (
+    assert accepts(told(story, *commands, (Dequeue(), None)), QueueModel())
+    assert explanation(told(story, *commands, (Dequeue(), "i")), QueueModel()) == (
         "Not linearizable: the history (operations: 3).\n"
         "All that returned earlier (2) fit; dequeue → 'i' by c does not fit as well.\n"
         "These 2 contradict each other, whichever of the others (1) happened:\n"
@@ -391,8 +396,8 @@ def test_a_queue_keeps_the_order_of_its_items() -> None:
         b           |--|
     """
     commands = (Enqueue(1), None), (Enqueue(2), None)
-    assert accepts(told(story, *commands, (Dequeue(), 1)), Queue())
-    text = explanation(told(story, *commands, (Dequeue(), 2)), Queue())
+    assert accepts(told(story, *commands, (Dequeue(), 1)), QueueModel())
+    text = explanation(told(story, *commands, (Dequeue(), 2)), QueueModel())
     assert "dequeue → 2 by b does not fit as well" in text
 
 
@@ -444,7 +449,7 @@ def test_any_model_can_be_had_by_key() -> None:
         b      |--|
         c           |--|
     """
-    write, other, read = At("x", Write(1)), At("y", Read()), At("x", Read())
+    write, other, read = At("x", WriteRegister(1)), At("y", ReadRegister()), At("x", ReadRegister())
     history = told(story, (write, None), (other, None), (read, None))
     assert explanation(history, PerKey(Register())).startswith(
         "Not linearizable: key 'x' (operations: 2).\n"
@@ -453,8 +458,8 @@ def test_any_model_can_be_had_by_key() -> None:
 
 def test_the_example_in_the_documentation() -> None:
     history: list[AnyOperation] = [
-        Operation(process="a", command=Write(1), result=None, called=0, returned=10),
-        Operation(process="b", command=Read(), result=None, called=20, returned=30),
+        Operation(process="a", command=WriteRegister(1), result=None, called=0, returned=10),
+        Operation(process="b", command=ReadRegister(), result=None, called=20, returned=30),
     ]
     assert quoted(explanation(history, Register())) in documentation(linearizability)
 

@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests import idle_time
+from tests.patience import PATIENCE
+from tests.service.groups import PortGroup
 
-from coterie.cli import call, exits
+from coterie.cli import exits
 from coterie.cli import main as cli
-from coterie.cli.call import signature, understand
+from coterie.cli.commands import call
+from coterie.cli.commands.call import signature, understand
 from coterie.cli.errors import UsageError
+from coterie.cli.target import KnownGroup
 from coterie.client import MethodFailed, MethodReport, NotDone, NotWelcome, OutcomeUnknown
+from coterie.client.group import GroupClient
 from coterie.kernel.engine import Standing
 from coterie.kernel.views import NO_VIEW, Viewstamp
 from coterie.objects import define, update
+from coterie.objects.execution.outcomes import Done, Failed
+from coterie.runtime.loop import LOOPS
+from coterie.service.caller import Caller
 from coterie.service.describe import describe_methods
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from coterie.client.channel import Channel
+    from coterie.objects import Answer
 
 
 class Shop:
@@ -120,6 +140,10 @@ def test_every_ending_has_its_status(
         (["call", "../shop"], "'../shop' is no name"),
         (["call", "shop", "--deadline=0"], "--deadline 0 leaves no time"),
         (["call", "shop", "--deadline=nan"], "--deadline nan leaves no time"),
+        (["call", "shop", "--deadline", "-2"], "--deadline -2 leaves no time; give seconds above"),
+        (["call", "shop", "--deadline=x"], "--deadline 'x' is no number of seconds; give one such"),
+        (["call", "shop", "--deadline=inf"], "--deadline inf never comes; give a number of sec"),
+        (["status", "shop", "--deadline=soon"], "--deadline 'soon' is no number of seconds"),
         (["call", "shop", "--level=strong"], "has no --level 'strong' (choose from dirty, weak"),
         (["call", "shop", "--address=nowhere"], "'nowhere' is no address"),
         (["call", "shop", "--config=gone.toml"], "gone.toml cannot be read: No such file"),
@@ -160,3 +184,118 @@ def test_misuse_ends_in_one_sentence(
     assert err.startswith("coterie: ")
     assert err.count("\n") == 1
     assert sentence in err
+
+
+# ---- Ctrl-C
+
+
+@pytest.fixture
+def heeded_interrupts() -> Iterator[None]:
+    """Have what a test starts heed SIGINT, which processes of a job in the background do not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.slow  # starts a real process
+@pytest.mark.usefixtures("heeded_interrupts")
+@pytest.mark.parametrize("loop", LOOPS)
+def test_interrupted_before_it_was_made_a_call_is_not_done(loop: str) -> None:
+    """With a real signal: it ended with nothing but status 130."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(PATIENCE)
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        words = ["call", "shop", "close", "--address", address, "--deadline=9999", "--json"]
+        with subprocess.Popen(
+            [sys.executable, "-m", "coterie.cli", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "COTERIE_LOOP": loop},
+        ) as process:
+            connection, _ = silent.accept()
+            with connection:
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=PATIENCE)
+    assert err == "coterie: not done: interrupted; the call surely had no effect\n"
+    assert json.loads(out)["outcome"] == "not done"
+    assert process.returncode == exits.INTERRUPTED
+
+
+def call_counter(group: PortGroup, *words: str) -> asyncio.Task[int]:
+    """Have `coterie call counter` run in the loop of the test."""
+    args = cli.build_parser().parse_args(["call", "counter", *words, "--deadline=9999"])
+    target = KnownGroup(group="counter", addresses=group.addresses)
+    return asyncio.create_task(call._call(args, target))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ["add", "3"],
+            f"unknown: interrupted; {call._NOT_TWICE}",
+        ),
+        (["read"], "not done: interrupted; the call surely had no effect"),
+    ],
+)
+def test_interrupted_without_an_answer_a_call_says_what_became_of_it(
+    words: list[str],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept_back = asyncio.Event()
+    answer_all = Caller.answer_all
+
+    def keep_back(caller: Caller, given: list[Answer]) -> None:
+        others = [each for each in given if not isinstance(each.outcome, Done)]
+        if len(others) < len(given):
+            kept_back.set()
+        if others:
+            answer_all(caller, others)
+
+    monkeypatch.setattr(Caller, "answer_all", keep_back)
+
+    async def story() -> None:
+        async with PortGroup() as group:
+            calling = call_counter(group, *words)
+            await kept_back.wait()
+            calling.cancel()  # as the loop does at SIGINT
+            assert await calling == exits.INTERRUPTED
+
+    idle_time.run(story())
+    assert capsys.readouterr().err == f"coterie: {sentence}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "out", "err"),
+    [
+        (["add", "3"], "3\n", "done: the answer came as it was interrupted"),
+        (["add", "3000"], "", "failed: interrupted; Full: 3000 is too much"),
+    ],
+)
+def test_interrupted_as_its_answer_comes_a_call_is_told(
+    words: list[str],
+    out: str,
+    err: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answered = GroupClient.on_answers
+    calling: list[asyncio.Task[int]] = []
+
+    def interrupt(client: GroupClient, channel: Channel, answers: Sequence[Answer]) -> None:
+        answered(client, channel, answers)
+        if isinstance(answers[0].outcome, Done | Failed):
+            calling[0].cancel()
+
+    monkeypatch.setattr(GroupClient, "on_answers", interrupt)
+
+    async def story() -> None:
+        async with PortGroup() as group:
+            calling.append(call_counter(group, *words))
+            assert await calling[0] == exits.INTERRUPTED
+
+    idle_time.run(story())
+    assert capsys.readouterr() == (out, f"coterie: {err}\n")

@@ -50,7 +50,13 @@ def complete(script: str, state: Path, *words: str) -> list[str]:
 def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "coterie" / "seats").mkdir(parents=True)
     script = script_for("bash", capsys)
-    assert complete(script, tmp_path, "coterie", "re") == ["recover", "replica"]
+    assert complete(script, tmp_path, "coterie", "re") == [
+        "recover",
+        "remove",
+        "replace",
+        "replica",
+        "restore",
+    ]
     assert complete(script, tmp_path, "coterie", "serve", "--st") == ["--stack"]
     assert complete(script, tmp_path, "coterie", "serve", "--sync", "t") == ["turn"]
     assert complete(script, tmp_path, "coterie", "status", "s") == ["seats"]

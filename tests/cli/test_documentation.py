@@ -9,18 +9,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from coterie.cli import exits
 from coterie.cli.main import COMMANDS
-from coterie.service import supervisor
 from coterie.service.config import GroupConfig, ReplicaConfig, parse_config
-from coterie.service.control import Look, give_order
-from coterie.service.places import CONFIG, read_config
+from coterie.service.operate import supervisor
+from coterie.service.operate.control import Look, give_order
+from coterie.service.state_folder import CONFIG, read_config
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
-OPERATIONS = (DOCS / "operations.md").read_text(encoding="utf-8")
-WAIT_SECONDS = 60
+TUTORIAL = (DOCS / "use" / "tutorial.md").read_text(encoding="utf-8")
+OPERATIONS = (DOCS / "operate" / "operations.md").read_text(encoding="utf-8")
 
 
 def blocks(page: str, kind: str) -> list[tuple[str, str]]:
@@ -67,7 +67,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=WAIT_SECONDS,
+            timeout=PATIENCE,
             check=False,
         )
         return done.stdout

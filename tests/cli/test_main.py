@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 
 from coterie.cli import main as cli
-from coterie.cli import version
+from coterie.cli.commands import version
 from coterie.cli.parser import Parser
 
 
@@ -52,7 +52,7 @@ def test_version_names_what_a_bug_report_needs(capsys: pytest.CaptureFixture[str
 def test_an_early_end_is_quiet(end: type[BaseException], status: int) -> None:
     """In a process of its own, because the interpreter has its say on the way out, too."""
     script = (
-        "import sys; from coterie.cli import main, version\n"
+        "import sys; from coterie.cli import main; from coterie.cli.commands import version\n"
         f"def run(args): print('partly done'); raise {end.__name__}\n"
         "version.run = run; sys.exit(main.main(['version']))"
     )
@@ -71,5 +71,5 @@ def test_a_status_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_command_bears_the_name_of_its_module() -> None:
     subparsers = argparse.ArgumentParser().add_subparsers(parser_class=Parser)
     for name in cli.COMMANDS:
-        import_module(f"coterie.cli.{name}").add_parser(subparsers)
+        import_module(f"coterie.cli.commands.{name}").add_parser(subparsers)
     assert tuple(subparsers.choices) == cli.COMMANDS

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.patience import PATIENCE
 
 from coterie.cli import main as cli
 from coterie.journal.format import Sync
 from coterie.service.config import GroupConfig
-from coterie.service.control import Look, Recover, give_order
 from coterie.service.folder import open_folder
-from coterie.service.founding import make_config
-from coterie.service.places import CONFIG, write_config
+from coterie.service.operate.control import Look, Recover, give_order
+from coterie.service.operate.founding import make_config
+from coterie.service.state_folder import CONFIG, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 slow = pytest.mark.slow  # starts a real process
 START = "import sys; from coterie.cli.main import main; sys.exit(main())"
-WAIT_SECONDS = 30
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def running(folder: Path, *options: str, script: str = START) -> Iterator[subpro
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=WAIT_SECONDS)
+        process.communicate(timeout=PATIENCE)
 
 
 def events_until(process: subprocess.Popen[str], is_last: str) -> list[dict[str, object]]:
@@ -100,7 +100,7 @@ def test_it_serves_until_told_to_stop(config: ClusterConfig, tmp_path: Path, how
             process.send_signal(getattr(signal, how))
         last = events_until(process, '"stopped"')
         assert last[-1]["log"] == "stopped"
-        assert process.wait(WAIT_SECONDS) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 @slow
@@ -111,7 +111,7 @@ def test_a_full_disk_is_said_to_be(config: ClusterConfig, tmp_path: Path) -> Non
         f"resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300)); {START}"
     )
     with running(tmp_path, "--found", script=script) as process:
-        _, err = process.communicate(timeout=WAIT_SECONDS)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 74
     assert err.splitlines()[-1].startswith("coterie: ")
     assert "Traceback" not in err

@@ -15,7 +15,10 @@ ENGINE = ("sim", "--stack", "SAFE:DYNSEQ:PVSYNC", "--replicas", "3", "--duration
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["--faults", "all,tea"], "there is no fault 'tea'; --list-faults says which are"),
+        (
+            ["--faults", "all,tea"],
+            "there is no fault 'tea' for --engine stack; --list-faults says which are",
+        ),
         (["--stack", "VSYNC", "--journals", "x"], "--journals needs a stack that keeps a journal"),
         (["--sync", "weekly"], "weekly"),
     ],

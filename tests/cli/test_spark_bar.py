@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coterie.cli import spark_bar
-from coterie.cli.spark_bar import SparkBar
+from coterie.cli.terminal import spark_bar
+from coterie.cli.terminal.spark_bar import SparkBar
 
 if TYPE_CHECKING:
     from collections.abc import Callable

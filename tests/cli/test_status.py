@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from tests.service.test_overview import LOST, WELL, down, group, up
 
-from coterie.cli.paint import Paint
-from coterie.cli.status import _json, draw
-from coterie.cli.target import Target
-from coterie.service.control import ProcessSeen
+from coterie.cli.commands.status import _json, draw
+from coterie.cli.target import KnownGroup
+from coterie.cli.terminal.paint import Paint
+from coterie.service.operate.control import ProcessSeen
 
-TARGET = Target(group="g", addresses={})
+TARGET = KnownGroup(group="g", addresses={})
 
 
 def test_a_group_that_is_well_is_a_table_and_nothing_else() -> None:

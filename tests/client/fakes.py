@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from coterie.client.frames import FrameReader, encode_frame
-from coterie.client.messages import (
+from coterie.client.settings import ClientSettings
+from coterie.kernel.engine import Standing
+from coterie.kernel.views import ViewId
+from coterie.objects.execution.outcomes import AllDone, Answer, Done, NotTaken, Opened
+from coterie.protocol.frames import encode_frame, frame_reader
+from coterie.protocol.messages import (
     Answers,
     Ask,
     FromReplica,
@@ -21,10 +25,6 @@ from coterie.client.messages import (
     decode_from_client,
     encode,
 )
-from coterie.client.settings import ClientSettings
-from coterie.kernel.engine import Standing
-from coterie.kernel.views import ViewId
-from coterie.objects.outcomes import AllDone, Answer, Done, NotTaken, Opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,6 +39,9 @@ QUICK = ClientSettings(
     silence_max=0.2,
 )
 """For tests in which a time-out has to pass."""
+
+FAR = 0.02
+"""Seconds: less than what a client allows for an attempt."""
 
 VIEW = ViewId(1, "fake", 1)
 AUTHORITATIVE = Standing.AUTHORITATIVE
@@ -63,10 +66,13 @@ class FakeReplica:
         self.window = 1024
         self.majority = 1
         self.peers: list[Peer] = []
+        self.preferred = ""
         self.asked: list[Ask] = []
         self.on_ask: Callable[[FakeReplica, Ask], None] = FakeReplica.answer_updates
         self.is_mute = False
         """Whether it accepts connections and never says a word."""
+        self.is_far = False
+        """Whether its welcome takes a while."""
         self.pongs = True
         self.connections: list[_Line] = []
         self.port = 0
@@ -121,12 +127,14 @@ class FakeReplica:
             majority=self.majority,
             window_requests_max=self.window,
             frame_bytes_max=1 << 20,
+            preferred=self.preferred,
         )
 
     def take(self, message: object) -> None:
         match message:
             case Hello():
-                self.say(self.hello(message))
+                line, wait = self.connections[-1], FAR if self.is_far else 0.0
+                asyncio.get_running_loop().call_later(wait, line.say, self.hello(message))
             case Ping():
                 if self.pongs:
                     self.say(Pong())
@@ -146,7 +154,7 @@ class FakeReplica:
 class _Line(asyncio.Protocol):
     def __init__(self, replica: FakeReplica) -> None:
         self._replica = replica
-        self._reader = FrameReader(frame_bytes_max=1 << 24)
+        self._reader = frame_reader(frame_bytes_max=1 << 24)
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -1,4 +1,4 @@
-"""The examples in docs/clients.md run, and its tables of limits are those of the settings."""
+"""The examples in docs/use/clients.md run, and its tables of limits are those of the settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.service.settings import PortSettings
 if TYPE_CHECKING:
     import pytest
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "clients.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "use" / "clients.md").read_text(encoding="utf-8")
 
 
 def test_the_examples_run(
@@ -44,7 +44,7 @@ def test_all_settings_and_counters_are_documented() -> None:
     named = set(re.findall(r"`([\w.]+)`", PAGE))
     assert set(ClientSettings.__struct_fields__) <= named
     assert set(PortSettings.__struct_fields__) <= named
-    source = Path(__file__).parent.parent.parent / "src" / "coterie" / "service"
-    for module in ("port", "front", "caller"):
+    source = Path(__file__).parents[2] / "src" / "coterie" / "service"
+    for module in ("port", "engines/stack_front", "caller"):
         text = (source / f"{module}.py").read_text(encoding="utf-8")
         assert set(re.findall(r'"(port\.\w+)"', text)) <= named

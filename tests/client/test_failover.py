@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from tests import idle_time
+from tests.patience import PATIENCE
 from tests.seeded import seeded
 from tests.service.groups import Counter, PortGroup
 
@@ -39,10 +41,10 @@ OPTIMISTIC_STACK = "DYNSEQ:PVSYNC"
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await story()
 
-    asyncio.run(bounded())
+    idle_time.run(bounded())
 
 
 def home_of(counter: object) -> str:
@@ -83,8 +85,8 @@ def test_an_answer_that_was_lost_is_given_again() -> None:
             before = replica.host.position
             call = asyncio.ensure_future(counter.add.detailed(1, "once"))
             # What the replica says from now on does not arrive.
+            replica.driver.turn_ended.remove(replica.port.turn_ended)
             replica.port.turn_ended = lambda: None  # type: ignore[method-assign]
-            replica.driver.turn_ended[0] = lambda: None
             await group.until(lambda: replica.host.position > before)
             done = await call
             assert home_of(counter) != home
@@ -215,7 +217,7 @@ def test_a_closed_session_is_forgotten_by_the_group() -> None:
             async with coterie.connect(Counter, group.addresses["r1"]) as counter:
                 await counter.add(1)
             host = group.replicas["r1"].host
-            await group.until(lambda: not host._machine.sessions.table)
+            await group.until(lambda: not host.copies.machine.sessions.table)
 
     run(story)
 

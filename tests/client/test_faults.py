@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from tests import idle_time
 from tests.client.fakes import OPTIMISTIC, QUICK, FakeReplica, done, serving
+from tests.patience import PATIENCE
 from tests.runtime.proxy import reserve_port
 from tests.service.groups import Counter
 
@@ -20,8 +22,12 @@ from coterie.client import (
     connection_of,
     open_client,
 )
-from coterie.client.frames import encode_frame
-from coterie.client.messages import (
+from coterie.client.updates import UpdateRequest
+from coterie.kernel.engine import Standing
+from coterie.objects import BadArguments
+from coterie.objects.execution.outcomes import AlreadyForgotten, Failed, NotTaken, SessionEvicted
+from coterie.protocol.frames import encode_frame
+from coterie.protocol.messages import (
     AskAgain,
     Challenge,
     Farewell,
@@ -29,19 +35,15 @@ from coterie.client.messages import (
     Peer,
     Refusal,
     Refusals,
-    RolledBack,
-    Settled,
+    RolledBackNotice,
+    SettledNotice,
 )
-from coterie.client.updates import UpdateRequest
-from coterie.kernel.engine import Standing
-from coterie.objects import BadArguments
-from coterie.objects.outcomes import AlreadyForgotten, Failed, NotTaken, SessionEvicted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from coterie.client.messages import Ask, FromReplica
+    from coterie.protocol.messages import Ask, FromReplica
 
 
 def connect(*replicas: FakeReplica) -> AbstractAsyncContextManager[type[Counter]]:
@@ -51,10 +53,10 @@ def connect(*replicas: FakeReplica) -> AbstractAsyncContextManager[type[Counter]
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await story()
 
-    asyncio.run(bounded())
+    idle_time.run(bounded())
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -427,7 +429,7 @@ def test_a_replica_that_cannot_prove_the_secret_is_not_trusted() -> None:
 @pytest.mark.parametrize(
     ("says", "told"),
     [
-        (encode_frame(b"", version=7), "speaks version 7"),
+        (b"CC\x07\0" + bytes(8), "speaks version 7"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Coterie"),
     ],
 )
@@ -665,11 +667,11 @@ def test_an_optimistic_answer_can_be_awaited_until_it_is_settled() -> None:
             fake.on_ask = optimistic
             first = await counter.add.detailed(1)
             assert (first.value, first.standing) == (10, Standing.OPTIMISTIC)
-            fake.say(Settled(9))
+            fake.say(SettledNotice(9))
             waiting = asyncio.ensure_future(first.settled())
             await counter.names()
             assert not waiting.done()
-            fake.say(Settled(10))
+            fake.say(SettledNotice(10))
             assert (await waiting).standing is Standing.AUTHORITATIVE
             assert await first.settled() is await first.settled()
 
@@ -683,7 +685,7 @@ def test_an_answer_that_was_rolled_back_is_asked_for_again() -> None:
             fake.on_ask = optimistic
             first = await counter.add.detailed(1)
             fake.on_ask = lambda replica, _: replica.answer(1, 1, done(77, 12))
-            fake.say(RolledBack(9))
+            fake.say(RolledBackNotice(9))
             final = await first.settled()
             assert (final.value, final.position, final.standing) == (77, 12, Standing.AUTHORITATIVE)
             assert fake.updates == [(1, 1), (1, 1)]
@@ -701,7 +703,7 @@ def test_an_unsettled_number_is_not_given_up() -> None:
             await counter.add.detailed(1)
             await counter.add.detailed(1)
             assert fake.asked[-1].updates[0].lowest == 1
-            fake.say(Settled(10))
+            fake.say(SettledNotice(10))
             await counter.names()
             await counter.add.detailed(1)
             assert fake.asked[-1].updates[0].lowest == 3

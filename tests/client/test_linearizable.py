@@ -13,8 +13,7 @@ from tests.service.groups import Counter, PortGroup
 
 import coterie
 from coterie.checking.linearizability import UNSEEN, Linearizable, Operation, check
-from coterie.checking.linearizability.models import Add, Total
-from coterie.checking.linearizability.models import Counter as CounterModel
+from coterie.checking.linearizability.models import Add, CounterModel, Total
 from coterie.client import NotDone, OutcomeUnknown, open_client
 from coterie.kernel.engine import Role
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.runtime.proxy import reserve_port
+from tests import idle_time
+from tests.patience import PATIENCE
 from tests.service.groups import Counter
 
 import coterie
-from coterie.client import ClientSettings, Session, connection_of
+from coterie.client import ClientSession, ClientSettings, connection_of
 from coterie.journal.format import Sync
 from coterie.objects import define
 from coterie.service.config import ClusterConfig, GroupConfig, ReplicaConfig
+from coterie.service.operate.founding import free_port
 from coterie.service.process import ReplicaProcess
 
 if TYPE_CHECKING:
@@ -22,10 +24,8 @@ if TYPE_CHECKING:
 
 
 def config_in(folder: Path) -> ClusterConfig:
-    sockets = [reserve_port() for _ in range(6)]
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
+    with ExitStack() as held:
+        addresses = [f"127.0.0.1:{free_port(held)}" for _ in range(6)]
     return ClusterConfig(
         cluster="test",
         groups={"counter": GroupConfig(class_="tests.service.groups:Counter", sync=Sync.TURN)},
@@ -52,12 +52,12 @@ def test_a_request_is_executed_once_across_a_restart_of_all_replicas(tmp_path: P
         config = config_in(tmp_path)
         addresses = [replica.clients for replica in config.replicas.values()]
         settings = ClientSettings(deadline=30.0)
-        async with asyncio.timeout(60), AsyncExitStack() as first:
+        async with asyncio.timeout(PATIENCE), AsyncExitStack() as first:
             await start(first, config, found=True)
             async with coterie.connect(Counter, addresses, settings=settings) as counter:
                 assert await counter.add(1, "before") == 1
                 session = connection_of(counter).session
-                assert isinstance(session, Session)
+                assert isinstance(session, ClientSession)
                 id = session.window.id if session.window is not None else 0
                 done = await counter.add.detailed(1, "again")
 
@@ -77,4 +77,4 @@ def test_a_request_is_executed_once_across_a_restart_of_all_replicas(tmp_path: P
                     fresh = counter.read.options(level="weak", not_before=done.viewstamp)
                     assert await fresh() == 23
 
-    asyncio.run(story())
+    idle_time.run(story())

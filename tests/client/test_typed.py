@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import assert_type
 
+from tests import idle_time
 from tests.service.groups import Counter, PortGroup
 
 from coterie import connect, connect_blocking
@@ -24,7 +25,7 @@ def test_the_async_face() -> None:
             assert "add" in dir(counter)
             assert repr(counter) == "<Counter of group 'counter'>"
 
-    asyncio.run(story())
+    idle_time.run(story())
 
 
 def test_the_blocking_face() -> None:
@@ -41,4 +42,4 @@ def test_the_blocking_face() -> None:
         async with PortGroup() as group:
             await asyncio.to_thread(use, group.addresses["r2"])
 
-    asyncio.run(story())
+    idle_time.run(story())

@@ -9,8 +9,8 @@ import pytest
 from coterie.demo.exchange import GROUP
 from coterie.demo.story import IDS, tell
 from coterie.journal.disk import FileDisk
-from coterie.journal.recovery import recover
-from coterie.objects.commands import Call, decode_command
+from coterie.journal.engines.stack import recover
+from coterie.objects.execution.commands import Call, decode_command
 from coterie.runtime.loop import run
 
 if TYPE_CHECKING:

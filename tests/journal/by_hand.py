@@ -1,4 +1,4 @@
-"""The journal's bytes made from the words of docs/journal-format.md alone.
+"""The journal's bytes made from the words of docs/internals/journal-format.md alone.
 
 Nothing of `coterie.journal` is used here, so an agreement of both is an agreement on the document.
 """

@@ -1,6 +1,7 @@
 """The journals in golden/: one record of every kind, two lives, a torn tail, snapshots.
 
-One is of a replica whose engine orders entries, the other of a cohort.
+One is of a replica whose engine orders entries, one of a cohort, one of a group that is audited,
+one of a server over a partitioned network.
 
     python -m tests.journal.golden_journal
 
@@ -13,23 +14,44 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from coterie.journal.cohort_keeper import CohortKeeper
+from msgspec.msgpack import encode
+from tests.journal.golden_llft import make_program
+
+from coterie.journal.engines.colours import COLOURS
+from coterie.journal.engines.stack import recover
+from coterie.journal.engines.vsr_keeper import CohortKeeper
 from coterie.journal.format import Sync
 from coterie.journal.keeper import KeeperSettings
 from coterie.journal.life import begin_life
-from coterie.journal.recovery import recover
 from coterie.journal.snapshots import DUMPS, SnapshotStore
 from coterie.journal.stable import found_group
 from coterie.journal.writer import JournalSettings, JournalWriter
-from coterie.kernel.cohorts import CohortCheckpoint
-from coterie.kernel.engine import Run, Standing, Version
+from coterie.kernel.components import (
+    Action,
+    ActionId,
+    Component,
+    Promises,
+    ServerMemory,
+    Vulnerable,
+    Yellow,
+)
+from coterie.kernel.engine import Checkpoint, Run, Standing, Version
 from coterie.kernel.records import (
+    ActionsGreen,
+    ActionsKnown,
+    AskedCall,
+    CallsAsked,
     Catastrophe,
+    ComponentAttempted,
+    ComponentInstalled,
+    ComponentState,
+    ConfigurationSettled,
     Delivered,
     Delivery,
     EntriesAccepted,
     EventsKnown,
     Forced,
+    GreenLines,
     HistoryAdopted,
     InvitationAccepted,
     InvitationsMade,
@@ -44,8 +66,10 @@ from coterie.kernel.records import (
     Sent,
     Settled,
     Started,
+    StateAdopted,
     StateAt,
     StateDigest,
+    StateEntered,
     StateTaken,
     Stopped,
     TransitionalInstalled,
@@ -54,9 +78,18 @@ from coterie.kernel.records import (
     ViewInstalled,
     ViewProposed,
     ViewStarted,
+    WordGiven,
 )
-from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId, Viewstamp
-from coterie.simulation.disk import SimulatedDisk
+from coterie.kernel.views import (
+    NO_VIEW,
+    ChangedConfiguration,
+    Configuration,
+    Member,
+    ReplicaAddresses,
+    ViewId,
+    Viewstamp,
+)
+from coterie.simulation.world.disk import SimulatedDisk
 
 FOLDER = Path(__file__).parent / "golden"
 GROUP, ID = "seats/LH 400", "a"
@@ -64,10 +97,14 @@ SCHEMA = (27, 156)
 """What the release that wrote it knew."""
 PLACE = "seats%2FLH%20400/a"
 COHORT_GROUP = "bank"
+AUDITED_GROUP = "vault"
+CHANGED_GROUP = "crew"
+SERVER_GROUP = "flights"
 COHORTS = Configuration(1, ("a", "b", "c"))
 
 A, B = Member("a", 1), Member("b", 2)
 OLD, NEW = ViewId(6, "a", 1), ViewId(7, "b", 2)
+PRIM = Component(1, OLD, ("a", "b", "c"))
 YES, NO = True, False
 
 
@@ -210,12 +247,155 @@ def cohort_turns() -> list[list[Record]]:
     ]
 
 
+def changed_turns() -> list[list[Record]]:
+    """The first life of a replica that saw a member come and another one go."""
+    joint = ChangedConfiguration(
+        3,
+        ("a", "c"),
+        ("d",),
+        ("a", "b"),
+        ("e",),
+        (ReplicaAddresses("c", "10.0.0.3:7001", "10.0.0.3:7101"),),
+    )
+    group = CHANGED_GROUP
+    return [
+        [
+            Started(
+                group=group,
+                member=A,
+                at=1,
+                stack="PRIMARY:DYNSEQ:VSYNC",
+                configuration=COHORTS,
+                is_zombie=NO,
+            )
+        ],
+        [ConfigurationSettled(group=group, member=A, at=2, position=300, configuration=joint)],
+        [Stopped(group=group, member=A, at=3)],
+    ]
+
+
+def audited_turns() -> list[list[Record]]:
+    """The first life of a replica that writes down who asked for what."""
+    group = AUDITED_GROUP
+    calls = [
+        AskedCall("update", "add", 7, 1, 3, "", ""),
+        AskedCall("query", "total", 0, 300, 1, "", "client 'x' has no role"),
+        AskedCall("commit", "", 0, 0, 1, "bank/7.b/1", ""),
+    ]
+    return [
+        [
+            Started(
+                group=group,
+                member=A,
+                at=1,
+                stack="PRIMARY:DYNSEQ:VSYNC",
+                configuration=COHORTS,
+                is_zombie=NO,
+            )
+        ],
+        [
+            CallsAsked(
+                group=group,
+                member=A,
+                at=2,
+                client="x",
+                address="127.0.0.1:5",
+                calls=calls,
+            )
+        ],
+    ]
+
+
 def make() -> SimulatedDisk:
     """Write the journals with today's writer."""
     disk = SimulatedDisk(seed="golden")
     _make_replica(disk)
     _make_cohort(disk)
+    found_group(disk, AUDITED_GROUP, ID)
+    writer = begin_life(disk, recover(disk, AUDITED_GROUP, ID), JournalSettings(sync=Sync.TURN))
+    for turn in audited_turns():
+        writer.append(turn)
+        writer.sync()
+    writer.close()
+    _make_server(disk)
+    make_program(disk)
+    found_group(disk, CHANGED_GROUP, ID)
+    recovery = recover(disk, CHANGED_GROUP, ID)
+    writer = begin_life(disk, recovery, JournalSettings(sync=Sync.TURN))
+    for turn in changed_turns():
+        writer.append(turn)
+        writer.sync()
+    writer.close()
     return disk
+
+
+def _make_server(disk: SimulatedDisk) -> None:
+    COLOURS.found(disk, SERVER_GROUP, ID)
+    found = COLOURS.recover(disk, SERVER_GROUP, ID)
+    settings = KeeperSettings(journal=JournalSettings(sync=Sync.NONE))
+    keeper = COLOURS.open(disk, found, settings)
+    state = ServerMemory(Promises(PRIM, None, Yellow(2)), 2, ((B, 2),), (), (("a", 2),), 9, 7)
+    keeper.checkpoint = lambda: Checkpoint(
+        2, Version(OLD, 2), iter([encode(state), b"the object"]), ((B, 2),)
+    )
+    for turn in server_turns():
+        keeper.write(turn)
+    keeper.close()
+
+
+def server_turns() -> list[list[Record]]:
+    """The first life of a server over a partitioned network, with a state that it took over."""
+    group = SERVER_GROUP
+    red = [Action(A, 1, 10, b"red"), Action(B, 3, 11, b"yellow")]
+    attempt = Vulnerable(1, NEW, ("a", "b"), ("a",))
+    yellow = Yellow(2, (ActionId(B, 3),))
+    return [
+        [
+            StateAdopted(group=group, member=A, at=1, source=B, position=2, greens=((B, 2),)),
+            ActionsKnown(group=group, member=A, at=1, actions=[]),
+        ],
+        [
+            StateEntered(group=group, member=A, at=2, view=NEW, state="NonPrim", reason="alone"),
+            ActionsKnown(group=group, member=A, at=2, actions=red),
+            GreenLines(group=group, member=A, at=2, lines=(("a", 2), ("b", 300)), white=2),
+        ],
+        [
+            ComponentState(
+                group=group,
+                member=A,
+                at=3,
+                view=NEW,
+                promises=Promises(PRIM, None, yellow),
+                position=2,
+            )
+        ],
+        [
+            ComponentAttempted(
+                group=group, member=A, at=4, view=NEW, promises=Promises(PRIM, attempt, yellow)
+            ),
+        ],
+        [
+            ComponentInstalled(
+                group=group,
+                member=A,
+                at=5,
+                view=NEW,
+                promises=Promises(Component(2, NEW, ("a", "b")), attempt, None),
+                position=2,
+            ),
+            ActionsGreen(
+                group=group,
+                member=A,
+                at=5,
+                view=NEW,
+                number=1,
+                position=3,
+                actions=[ActionId(B, 3), ActionId(A, 1)],
+                digests=[7, 1 << 31],
+            ),
+        ],
+        [WordGiven(group=group, member=A, at=6, prim=PRIM, position=4)],
+    ]
 
 
 def _make_cohort(disk: SimulatedDisk) -> None:
@@ -223,7 +403,10 @@ def _make_cohort(disk: SimulatedDisk) -> None:
     settings = KeeperSettings(journal=JournalSettings(sync=Sync.PRIMARY, segment_bytes=500))
     keeper = CohortKeeper(disk, COHORT_GROUP, ID, COHORTS, settings)
     history = (Viewstamp(NO_VIEW, 0), Viewstamp(OLD, 3), Viewstamp(NEW, 0))
-    keeper.checkpoint = lambda: CohortCheckpoint(history, iter([b"one two", b" and a half"]))
+    version = Version(history[-1].view, sum(each.number for each in history))
+    keeper.checkpoint = lambda: Checkpoint(
+        version.position, version, iter([b"one two", b" and a half"]), history=history
+    )
     for turn in cohort_turns():
         keeper.write(turn)
         if keeper.needs_sync(0):
@@ -255,7 +438,7 @@ def _make_replica(disk: SimulatedDisk) -> None:
 
 
 def main() -> None:
-    JournalWriter.schema = SCHEMA
+    JournalWriter.schema = lambda _: SCHEMA  # type: ignore[assignment]
     disk = make()
     shutil.rmtree(FOLDER, ignore_errors=True)
     for path in disk.paths:

@@ -7,10 +7,11 @@ from random import Random
 
 import msgspec
 
-from coterie.journal.cohort_keeper import CohortKeeper
 from coterie.journal.disk import Disk
+from coterie.journal.engines.vsr_keeper import CohortKeeper
 from coterie.journal.keeper import KeeperSettings
-from coterie.kernel.cohorts import CohortCheckpoint, CohortViews
+from coterie.kernel.cohorts import CohortViews
+from coterie.kernel.engine import Checkpoint, Version
 from coterie.kernel.records import (
     EventsKnown,
     InvitationAccepted,
@@ -75,9 +76,12 @@ class NaiveCohort:
     def me(self) -> Member:
         return Member(ID, self.keeper.incarnation)
 
-    def checkpoint(self) -> CohortCheckpoint:
+    def checkpoint(self) -> Checkpoint:
         assert self.state is not None
-        return CohortCheckpoint(tuple(self.state.history), self._chunks(self.state.events))
+        history = tuple(self.state.history)
+        version = Version(history[-1].view, sum(each.number for each in history))
+        chunks = self._chunks(self.state.events)
+        return Checkpoint(version.position, version, chunks, history=history)
 
     def _chunks(self, events: list[bytes]) -> Iterator[bytes]:
         data = msgspec.msgpack.encode(events)

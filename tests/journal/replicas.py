@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from coterie.journal.disk import Disk
+from coterie.journal.engines.stack import Recovery, recover
 from coterie.journal.format import Sync
 from coterie.journal.life import begin_life
-from coterie.journal.recovery import Recovery, recover
 from coterie.journal.snapshots import SnapshotStore
 from coterie.journal.writer import JournalSettings, JournalWriter
 from coterie.kernel.engine import Run, Standing, Version

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coterie.journal.disk import Disk, FileDisk, _File, replace_file
-from coterie.simulation.disk import SimulatedDisk
+from coterie.simulation.world.disk import SimulatedDisk
 
 
 @pytest.fixture(params=["file", "simulated"])

@@ -11,9 +11,10 @@ import pytest
 from tests.journal.writing import GROUP, ID, ME, VIEW, accepted, confirmed, taken
 
 from coterie.journal.disk import Disk, FileDisk
+from coterie.journal.engines.stack import recover
+from coterie.journal.engines.stack_keeper import JournalKeeper
 from coterie.journal.format import Sync
-from coterie.journal.keeper import JournalKeeper, KeeperSettings
-from coterie.journal.recovery import recover
+from coterie.journal.keeper import KeeperSettings
 from coterie.journal.retention import Retention
 from coterie.journal.snapshots import DUMPS, SnapshotStore
 from coterie.journal.stable import found_group
@@ -21,7 +22,7 @@ from coterie.journal.writer import JournalSettings, StorageFailed, StorageFull
 from coterie.kernel.engine import Checkpoint, Chunks, Version
 from coterie.kernel.records import HistoryAdopted, Record, Settled
 from coterie.kernel.views import Member
-from coterie.simulation.disk import Died, SimulatedDisk
+from coterie.simulation.world.disk import Died, SimulatedDisk
 
 OTHER = Member("b", 1)
 OFTEN = KeeperSettings(snapshot_bytes=300)
@@ -39,7 +40,7 @@ class State:
         self.asked += 1
         version = Version(VIEW, self.position)
         chunks = iter([b"%d." % self.position, bytes(self.size)])
-        return Checkpoint(self.position, version, ((ME, self.position),), chunks)
+        return Checkpoint(self.position, version, chunks, ((ME, self.position),))
 
     def take(self, keeper: JournalKeeper, count: int = 1) -> None:
         """One turn that takes and settles entries."""

@@ -13,10 +13,10 @@ from tests.seeded import seeded
 
 import coterie.journal.segments
 from coterie.journal.disk import Disk
+from coterie.journal.engines.stack import recover
 from coterie.journal.format import Finding, JournalDamaged, Kind, Sync, folder_of, name_of
 from coterie.journal.life import begin_life
 from coterie.journal.reader import JournalReader, Offset
-from coterie.journal.recovery import recover
 from coterie.journal.segments import (
     SegmentFile,
     SegmentReader,
@@ -25,7 +25,7 @@ from coterie.journal.segments import (
     list_lives,
 )
 from coterie.kernel.records import Record
-from coterie.simulation.disk import SimulatedDisk
+from coterie.simulation.world.disk import SimulatedDisk
 
 
 def read(disk: Disk, **options: Any) -> tuple[list[Record], list[Finding]]:  # noqa: ANN401

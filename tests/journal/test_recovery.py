@@ -18,11 +18,12 @@ from tests.journal.writing import (
     taken,
 )
 
+from coterie.journal.engines.stack import STACK, recover
+from coterie.journal.engines.stack_keeper import mark_recovered
 from coterie.journal.format import Kind, Sync, VersionUnknown
-from coterie.journal.life import begin_life, mark_recovered
+from coterie.journal.life import begin_life
 from coterie.journal.reader import JournalReader
-from coterie.journal.recalling import is_whole_after_process_death
-from coterie.journal.recovery import recover
+from coterie.journal.replay import is_whole_after_process_death
 from coterie.journal.snapshots import SnapshotStore
 from coterie.journal.stable import Stable, found_group
 from coterie.journal.writer import JournalSettings, JournalWriter
@@ -37,7 +38,7 @@ from coterie.kernel.records import (
     ViewProposed,
 )
 from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId
-from coterie.simulation.disk import SimulatedDisk
+from coterie.simulation.world.disk import SimulatedDisk
 
 OTHER = Member("b", 1)
 LATER = ViewId(9, "b", 1)
@@ -80,7 +81,7 @@ def payloads(runs: list[Run]) -> list[bytes]:
 
 def test_a_founder_that_crashes_before_the_first_primary_view_is_no_zombie() -> None:
     """Objects, appendix A: the bit is set before the first primary view, and not earlier."""
-    for sync in Sync:
+    for sync in STACK.syncs:
         disk = SimulatedDisk()
         writer = begin(disk, sync=sync)
         writer.append([note(1)])
@@ -469,7 +470,9 @@ def test_a_journal_of_a_later_format_is_refused_rather_than_forgotten() -> None:
         recover(disk, GROUP, ID)
 
 
-@pytest.mark.parametrize(("tag", "is_zombie"), [(63, True), (64, False)])
+@pytest.mark.parametrize(
+    ("tag", "is_zombie"), [(63, True), (127, False), (-1, True), (-32, True), (-1000, True)]
+)
 def test_records_of_a_later_release_matter_by_their_tag(tag: int, *, is_zombie: bool) -> None:
     disk = SimulatedDisk()
     found_group(disk, GROUP, ID)
@@ -478,3 +481,23 @@ def test_records_of_a_later_release_matter_by_their_tag(tag: int, *, is_zombie: 
     body = by_hand.block([[tag, "from the future"]], head=head, first=1)
     disk.create(segment(1)).write(head + body)
     assert recover(disk, GROUP, ID).is_zombie == is_zombie
+
+
+@pytest.mark.parametrize(("source", "target"), [(3, 1), (3, 2), (1, 3), (2, 3), (2, 1), (1, 2)])
+@pytest.mark.parametrize("damaged", [0, 1, 2, 3])
+def test_segments_in_the_wrong_place_do_not_lead_in_a_circle(
+    source: int, target: int, damaged: int
+) -> None:
+    """Recovery walked from life to life for ever, and the replica never started."""
+    disk = SimulatedDisk()
+    for _ in range(3):
+        busy(disk)
+    names = [segment(1, incarnation=life) for life in (1, 2, 3)]
+    data = disk.read(names[source - 1], 0, disk.size(names[source - 1]))
+    disk.remove(names[target - 1])
+    file = disk.create(names[target - 1])
+    file.write(data)
+    file.sync()
+    if damaged:
+        disk.flip_bit(names[damaged - 1], 20)
+    assert recover(disk, GROUP, ID).incarnation == 4

@@ -18,16 +18,16 @@ import pytest
 from tests.journal.replicas import GROUP, ID, NaiveReplica, State, entries_of
 from tests.seeded import seeded
 
+from coterie.journal.engines.stack import Recovery, recover
+from coterie.journal.engines.stack_keeper import mark_recovered
 from coterie.journal.format import Sync
-from coterie.journal.life import mark_recovered
 from coterie.journal.reader import JournalReader
-from coterie.journal.recovery import Recovery, recover
 from coterie.journal.retention import Retention, retain
 from coterie.journal.stable import found_group
 from coterie.journal.writer import JournalSettings, StorageFailed, StorageFull
 from coterie.kernel.clock import Duration
 from coterie.kernel.views import NO_VIEW
-from coterie.simulation.disk import Died, SimulatedDisk
+from coterie.simulation.world.disk import Died, SimulatedDisk
 
 
 def begun(seed: object, sync: Sync) -> tuple[NaiveReplica, SimulatedDisk, Random]:

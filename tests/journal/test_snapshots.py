@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from tests.journal import by_hand
 from tests.journal.writing import GROUP, ID, ME, VIEW, accepted, begin, confirmed, taken
 
+from coterie.journal.engines.stack import recover
 from coterie.journal.format import JournalDamaged, Kind, Mark
 from coterie.journal.reader import JournalReader
-from coterie.journal.recovery import recover
 from coterie.journal.retention import Retention, retain
 from coterie.journal.snapshots import DUMPS, SnapshotStore
 from coterie.journal.writer import JournalWriter
 from coterie.kernel.engine import Version
 from coterie.kernel.records import HistoryAdopted, Settled
-from coterie.simulation.disk import SimulatedDisk
+from coterie.simulation.world.disk import SimulatedDisk
 
 CHUNKS = [b"one", b"two" * 100, b"three"]
 

@@ -4,9 +4,9 @@ import pytest
 from tests.journal import by_hand
 from tests.journal.writing import GROUP, ID, begin
 
-from coterie.journal.recovery import recover
+from coterie.journal.engines.stack import recover
 from coterie.journal.stable import Stable, found_group
-from coterie.simulation.disk import Died, SimulatedDisk
+from coterie.simulation.world.disk import Died, SimulatedDisk
 
 
 def test_values_survive_the_loss_of_the_machine() -> None:

@@ -15,8 +15,8 @@ from coterie.kernel.clock import seconds
 from coterie.kernel.engine import Past, Run
 from coterie.kernel.views import Member
 from coterie.replication.forming import FormingViews
-from coterie.simulation.campaign import RunOptions, run_seed
-from coterie.simulation.host import Host
+from coterie.simulation import Host, RunOptions, run_seed
+from coterie.simulation.engines.stack.replica import StackReplica
 
 SEEDS = 3
 FAULTS = ("loss", "delay", "partition", "isolation", "crash", "restart", "restart-all")
@@ -73,24 +73,25 @@ def test_a_life_begins_with_what_the_last_one_knew(
 ) -> None:
     memories: dict[str, Past] = {}
     restarts = 0
-    crash, begin_life = Host.crash, Host._begin_life
+    kill, open_life = Host.kill, StackReplica.open
 
-    def remember_and_crash(host: Host) -> None:
+    def remember_and_die(host: Host) -> None:
         if host.is_up:
             memories[host.id] = known(host)
-        crash(host)
+        kill(host)
 
-    def begin_life_and_compare(host: Host) -> Past | None:
+    def open_life_and_compare(resident: StackReplica, incarnation_min: int) -> int:
         nonlocal restarts
-        past = begin_life(host)
-        assert past is not None
-        if host.id in memories:
+        number = open_life(resident, incarnation_min)
+        id = resident.machine.id
+        assert resident.keeper is not None
+        if id in memories:
             restarts += 1
-            check_same(past, memories[host.id])
-        return past
+            check_same(resident.keeper.past(), memories[id])
+        return number
 
-    monkeypatch.setattr(Host, "crash", remember_and_crash)
-    monkeypatch.setattr(Host, "_begin_life", begin_life_and_compare)
+    monkeypatch.setattr(Host, "kill", remember_and_die)
+    monkeypatch.setattr(StackReplica, "open", open_life_and_compare)
     faults = FAULTS + POWER if sync is Sync.TURN else FAULTS
     options = RunOptions(
         stack=stack, duration=seconds(15), history_bytes=400, sync=sync, faults=faults

@@ -18,14 +18,14 @@ from tests.journal.writing import (
 )
 
 from coterie.journal.disk import Buffer, Disk
+from coterie.journal.engines.stack import recover
 from coterie.journal.format import Sync
 from coterie.journal.life import begin_life
 from coterie.journal.reader import JournalReader
-from coterie.journal.recovery import recover
 from coterie.journal.stable import Stable
 from coterie.journal.writer import StorageFailed, StorageFull
 from coterie.kernel.records import Record
-from coterie.simulation.disk import SimulatedDisk
+from coterie.simulation.world.disk import SimulatedDisk
 
 
 def all_records(disk: Disk) -> list[Record]:
@@ -55,7 +55,8 @@ def test_the_bytes_are_those_of_the_document() -> None:
     writer.sync()
     writer.append([note(3)])
     data = disk.read(segment(1), 0, 9999)
-    head = by_hand.segment_head(kinds=writer.schema[0], fields=writer.schema[1])
+    kinds, fields = writer.schema()
+    head = by_hand.segment_head(kinds=kinds, fields=fields)
     first = by_hand.block([by_hand.stopped(1), by_hand.stopped(2)], head=head, first=1)
     second = by_hand.block([by_hand.stopped(3)], head=head, first=3, synced=2)
     assert data == head + first + second

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from coterie.journal.disk import Disk
+from coterie.journal.engines.stack import recover
 from coterie.journal.format import Sync
+from coterie.journal.keyed import SealKey
 from coterie.journal.life import begin_life
-from coterie.journal.recovery import recover
 from coterie.journal.stable import found_group
 from coterie.journal.writer import JournalSettings, JournalWriter
 from coterie.kernel.engine import Run, Version
@@ -24,11 +25,18 @@ VIEW = ViewId(3, "b", 1)
 
 
 def begin(
-    disk: Disk, *, sync: Sync = Sync.TURN, segment_bytes: int = 64 << 20, preallocate: bool = False
+    disk: Disk,
+    *,
+    sync: Sync = Sync.TURN,
+    segment_bytes: int = 64 << 20,
+    preallocate: bool = False,
+    seal_key: SealKey | None = None,
 ) -> JournalWriter:
     """The next life of a replica that may found its group."""
     found_group(disk, GROUP, ID)
-    settings = JournalSettings(sync=sync, segment_bytes=segment_bytes, preallocate=preallocate)
+    settings = JournalSettings(
+        sync=sync, segment_bytes=segment_bytes, preallocate=preallocate, seal_key=seal_key
+    )
     return begin_life(disk, recover(disk, GROUP, ID), settings)
 
 

@@ -15,7 +15,7 @@ from coterie.kernel.records import (
     ViewInstalled,
     ViewProposed,
 )
-from coterie.kernel.views import Configuration, Member, ViewId
+from coterie.kernel.views import ChangedConfiguration, Configuration, Member, ViewId
 from coterie.kernel.wire import Envelope, Frame, Heartbeat
 from coterie.membership.messages import (
     Ack,
@@ -31,11 +31,12 @@ from coterie.membership.messages import (
     Propose,
     Ready,
     Refuse,
+    Removed,
     Repair,
     VsyncMessage,
 )
-from coterie.ordering.dynseq import Order
-from coterie.ordering.token import Place, Token, TokenArrived, TokenWanted
+from coterie.ordering.dynseq import SequencerHeader
+from coterie.ordering.token import Token, TokenArrived, TokenHeader, TokenWanted
 
 encode = msgspec.msgpack.encode
 
@@ -46,8 +47,10 @@ CONFIGURATION = Configuration(1, ("a", "b", "c"))
 
 MESSAGES: dict[str, VsyncMessage] = {
     "Data": Data(NEW, 3, 300, [3, 2], YES, b"", [b"one", b"two"]),
-    "Data of DYNSEQ": Data(NEW, 3, 300, [3, 2], NO, encode(Order(YES, [(0, 1), (1, 2)])), []),
-    "Data of TOKEN": Data(NEW, 3, 300, [3, 2], NO, encode(Place(YES, 70000)), [b"one"]),
+    "Data of DYNSEQ": Data(
+        NEW, 3, 300, [3, 2], NO, encode(SequencerHeader(YES, [(0, 1), (1, 2)])), []
+    ),
+    "Data of TOKEN": Data(NEW, 3, 300, [3, 2], NO, encode(TokenHeader(YES, 70000)), [b"one"]),
     "Repair": Repair(NEW, 1, 3, 300, b"", [b"one", b"two"]),
     "Ack": Ack(NEW, [3, 2], NO),
     "Nak": Nak(NEW, [(0, 1, 2), (1, 3, 3)]),
@@ -63,6 +66,7 @@ MESSAGES: dict[str, VsyncMessage] = {
     "Ready": Ready(NEW),
     "Install": Install(NEW, (A, B), (OLD, OLD), (b"", b"v"), CONFIGURATION, [3, 2], [1, 2]),
     "Leave": Leave(NEW),
+    "Removed": Removed(NEW, ChangedConfiguration(2, ("a",), ("b",), ("a", "c"), ("d",))),
 }
 
 FRAMES: dict[str, Frame] = {

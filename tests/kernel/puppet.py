@@ -17,7 +17,7 @@ from coterie.kernel.wire import Envelope, Frame, Heartbeat, decode_frame
 from coterie.membership.detector import HeartbeatDetector
 from coterie.membership.messages import Flush, Install, Propose, VsyncMessage
 from coterie.membership.vsync import Vsync
-from coterie.simulation.host import Inbox
+from coterie.simulation.engines.stack.replica import Inbox
 from coterie.stacks import build
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from coterie.kernel.clock import Duration, Instant
 from coterie.kernel.layers import Context
 from coterie.kernel.settings import Settings
 from coterie.kernel.timers import Timers
-from coterie.kernel.views import Configuration, Member
+from coterie.kernel.views import Configuration, Member, ReplicaAddresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +27,7 @@ class Bare:
         self.sent: list[tuple[tuple[str, ...], msgspec.Struct]] = []
         self.records: list[Record] = []
         self.timers = Timers()
+        self.whereabouts: dict[str, ReplicaAddresses] = {}
 
     def send(
         self, destinations: Sequence[str], group: str, incarnation: int, message: msgspec.Struct
@@ -35,6 +36,9 @@ class Bare:
         # By way of bytes, as in a real process: vectors go on changing at their owner.
         copy = msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message))
         self.sent.append((tuple(destinations), copy))
+
+    def meet(self, group: str, configuration: Configuration) -> None:
+        pass
 
     def reaches(self, replica: str) -> bool:
         del replica

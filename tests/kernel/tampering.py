@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coterie.kernel.wire import Envelope, Frame, decode_frame, encode_frame
-from coterie.simulation.network import Network
+from coterie.simulation.world.network import SimulatedNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ RARE_KINDS = frozenset({2, 4, 8, 9, 10, 11, 12, 13})
 """Tags of the messages of repairs and view changes, which would hardly be met by chance."""
 
 
-class Tampering(Network):
+class Tampering(SimulatedNetwork):
     """Changes one place in some of the messages; a share of all frames is changed blindly."""
 
     def __init__(self, random: Random, *, share: float) -> None:

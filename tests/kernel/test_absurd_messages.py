@@ -41,10 +41,10 @@ from coterie.membership.messages import (
     Repair,
     VsyncMessage,
 )
-from coterie.membership.vsync import VIEW_NUMBER_MAX
+from coterie.membership.vsync import VIEW_LEAP_MAX
 from coterie.ordering.delivery import OrderLayer
-from coterie.ordering.dynseq import Order
-from coterie.ordering.token import Place, Token, TokenArrived
+from coterie.ordering.dynseq import SequencerHeader
+from coterie.ordering.token import Token, TokenArrived, TokenHeader
 from coterie.stacks import STACKS
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def ack(*received: int) -> Ack:
     return Ack(TOGETHER, list(received), wants_answer=True)
 
 
-def packet(header: Order | Place | bytes, *, number: int = 1) -> Data:
+def packet(header: SequencerHeader | TokenHeader | bytes, *, number: int = 1) -> Data:
     raw = header if isinstance(header, bytes) else encode(header)
     return Data(TOGETHER, number, number, [number, 0], is_urgent=False, header=raw, payloads=[b"x"])
 
@@ -241,20 +241,22 @@ def install_with_too_few_values(puppet: Puppet) -> None:
 def install_with_stability_of_another_length(puppet: Puppet) -> None:
     """Our own safe message has its place in the order, but a has not acknowledged it."""
     puppet.turn(call=lambda: puppet.replica.cast([b"x"], safe=True))
-    puppet.hear(packet(Order(safe=False, runs=[(1, 1)])))
+    puppet.hear(packet(SequencerHeader(safe=False, runs=[(1, 1)])))
     _installed_with(puppet, stable=[])
 
 
 def order_of_a_rank_that_does_not_exist(puppet: Puppet) -> None:
-    puppet.hear(packet(Order(safe=False, runs=[(7, 1)])))
+    puppet.hear(packet(SequencerHeader(safe=False, runs=[(7, 1)])))
 
 
 def order_of_a_huge_count(puppet: Puppet) -> None:
-    puppet.hear(packet(Order(safe=False, runs=[(0, HUGE)])))
+    puppet.hear(packet(SequencerHeader(safe=False, runs=[(0, HUGE)])))
 
 
 def two_packets_with_one_number(puppet: Puppet) -> None:
-    puppet.hear(packet(Place(safe=False, order=2)), packet(Place(safe=False, order=2), number=2))
+    puppet.hear(
+        packet(TokenHeader(safe=False, order=2)), packet(TokenHeader(safe=False, order=2), number=2)
+    )
 
 
 def token_that_wants_packets_of_a_rank_that_does_not_exist(puppet: Puppet) -> None:
@@ -360,8 +362,44 @@ def test_the_largest_view_number_does_not_poison_the_view_numbers() -> None:
     """The next view proposed here would have a number that nobody accepts, not even ourselves."""
     puppet = Puppet("VSYNC")
     puppet.join()
-    puppet.hear(Alive(ViewId(VIEW_NUMBER_MAX, "a", 1), (A,), b""))
+    puppet.hear(Alive(ViewId(VIEW_LEAP_MAX, "a", 1), (A,), b""))
     puppet.wait(milliseconds(700))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        ViewId(VIEW_LEAP_MAX * 2, "a", 1),
+        ViewId(2**52 + 1, "a", 1),
+        ViewId(9, "b", 1),
+        ViewId(9, "a", 2),
+        ViewId(9, "zz", 1),
+    ],
+    ids=str,
+)
+def test_nobody_promises_itself_to_a_view_that_its_proposer_cannot_mean(view: ViewId) -> None:
+    """It would refuse its own later proposals, and fail an assertion or recurse without end."""
+    puppet = Puppet("VSYNC")
+    puppet.join()
+    puppet.hear(Propose(view, (A, B)), Leave(TOGETHER))
+    for _ in range(4):
+        puppet.wait(milliseconds(700))
+    assert puppet.process.counters["process.messages_malformed"] >= 1
+
+
+def test_a_proposal_that_names_a_replica_twice_is_dropped() -> None:
+    puppet = Puppet("VSYNC")
+    puppet.join()
+    puppet.hear(Propose(ViewId(9, "a", 1), (A, B, Member("b", 2))))
+    assert puppet.process.counters["process.messages_malformed"] == 1
+
+
+def test_a_refusal_for_the_sake_of_an_earlier_view_is_dropped() -> None:
+    """Its proposer would try again at once with the same members, again and again in one turn."""
+    puppet = Puppet("VSYNC")
+    puppet.join()
+    puppet.hear(Refuse(ViewId(9, "b", 1), ViewId(8, "a", 1)))
+    assert puppet.process.counters["process.messages_malformed"] == 1
 
 
 def test_a_stranger_in_a_configuration_gets_no_frames() -> None:

@@ -11,7 +11,7 @@ from coterie.kernel.layers import Layer
 from coterie.kernel.replica import Replica
 from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.kernel.views import Configuration
-from coterie.kernel.wire import Envelope, Frame, decode_frame
+from coterie.kernel.wire import Envelope, Frame, decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def answers(process: Process, frame: Frame) -> list[str]:
         msgspec.msgpack.decode(message, type=Word).word
         for destination, data in effects.frames
         if destination == "@guest"
-        for envelope in decode_frame(data, frame_bytes_max=1 << 20).envelopes
+        for envelope in decode_body(data).envelopes
         for message in envelope.messages
     ]
 

@@ -25,7 +25,7 @@ def subsets(members: str) -> list[frozenset[str]]:
 @pytest.mark.parametrize("members", ["abcdefg"[:size] for size in range(1, 8)])
 def test_any_two_majorities_share_a_replica(members: str) -> None:
     configuration = Configuration(1, tuple(members))
-    majorities = [chosen for chosen in subsets(members) if configuration.has_majority(chosen)]
+    majorities = [chosen for chosen in subsets(members) if configuration.is_quorum(chosen)]
     assert all(one & other for one in majorities for other in majorities)
 
 
@@ -35,7 +35,7 @@ def test_a_majority_is_no_larger_than_it_must_be(members: str) -> None:
     configuration = Configuration(1, tuple(members))
     for size in range(len(members) + 1):
         chosen = frozenset(members[:size])
-        assert configuration.has_majority(chosen) == (size >= configuration.majority)
+        assert configuration.is_quorum(chosen) == (size >= configuration.majority)
         if size == configuration.majority - 1 and 2 * size <= len(members):
             assert not chosen & frozenset(members[size : 2 * size])
 
@@ -43,7 +43,7 @@ def test_a_majority_is_no_larger_than_it_must_be(members: str) -> None:
 @given(st.sets(st.sampled_from("abcde")), st.sets(st.sampled_from("vwxyz")))
 def test_strangers_do_not_count_for_a_majority(inside: set[str], outside: set[str]) -> None:
     configuration = Configuration(1, tuple("abcde"))
-    assert configuration.has_majority(inside | outside) == (len(inside) >= 3)
+    assert configuration.is_quorum(inside | outside) == (len(inside) >= 3)
 
 
 def test_view_ids_are_ordered_by_number_then_proposer_then_life() -> None:

@@ -16,12 +16,12 @@ from tests.kernel.strategies import frames
 from tests.seeded import seeded
 
 from coterie.kernel.errors import FrameError
+from coterie.kernel.framing import HEAD_BYTES
 from coterie.kernel.wire import (
-    HEAD_BYTES,
     WIRE_VERSION,
     Envelope,
     Frame,
-    FrameReader,
+    FrameStream,
     Heartbeat,
     decode_frame,
     encode_frame,
@@ -51,7 +51,7 @@ def with_bit_flipped(data: bytes, bit: int) -> bytes:
     return data[:place] + bytes([data[place] ^ (1 << shift)]) + data[place + 1 :]
 
 
-def read(reader: FrameReader, chunks: Iterable[bytes]) -> tuple[list[Frame], list[str]]:
+def read(reader: FrameStream, chunks: Iterable[bytes]) -> tuple[list[Frame], list[str]]:
     """Read chunks until the stream must be closed; give the frames and the kinds of errors."""
     found: list[Frame] = []
     errors: list[str] = []
@@ -95,14 +95,14 @@ def test_a_stream_cut_anywhere_gives_the_same_frames(
     stream = b"".join(map(encode_frame, sent))
     places = data.draw(st.lists(st.integers(0, len(stream)), max_size=12).map(sorted))
     chunks = [stream[a:b] for a, b in pairwise([0, *places, len(stream)])]
-    assert read(FrameReader(frame_bytes_max=LIMIT), chunks) == (sent, [])
+    assert read(FrameStream(frame_bytes_max=LIMIT), chunks) == (sent, [])
 
 
 def test_a_stream_that_comes_byte_by_byte_gives_each_frame_once() -> None:
     sent = [Frame("a", 1, Heartbeat((("b", 1),)), []), Frame("a", 1, None, [])]
     stream = b"".join(map(encode_frame, sent))
     chunks = (stream[i : i + 1] for i in range(len(stream)))
-    assert read(FrameReader(frame_bytes_max=LIMIT), chunks) == (sent, [])
+    assert read(FrameStream(frame_bytes_max=LIMIT), chunks) == (sent, [])
 
 
 # ---- what is damaged does not
@@ -155,7 +155,7 @@ def test_a_stream_with_a_flipped_bit_gives_no_wrong_frame(
 ) -> None:
     stream = b"".join(map(encode_frame, sent))
     damaged = with_bit_flipped(stream, data.draw(st.integers(0, 8 * len(stream) - 1)))
-    found, errors = read(FrameReader(frame_bytes_max=LIMIT), [damaged])
+    found, errors = read(FrameStream(frame_bytes_max=LIMIT), [damaged])
     assert is_subsequence(found, sent)
     assert len(found) < len(sent) or not errors
 
@@ -169,14 +169,14 @@ def test_a_stream_that_ends_early_gives_the_whole_frames_before(
     stream = b"".join(encoded)
     end = data.draw(st.integers(0, len(stream) - 1))
     whole = sum(1 for i in range(len(sent)) if sum(map(len, encoded[: i + 1])) <= end)
-    assert read(FrameReader(frame_bytes_max=LIMIT), [stream[:end]]) == (sent[:whole], [])
+    assert read(FrameStream(frame_bytes_max=LIMIT), [stream[:end]]) == (sent[:whole], [])
 
 
 def test_a_damaged_frame_ends_a_stream() -> None:
     """Its length may be what is damaged, so where the next one begins is not known."""
     first, second = Frame("a", 1, None, []), Frame("b", 2, None, [])
     damaged = with_bit_flipped(encode_frame(first), 8 * HEAD_BYTES)
-    reader = FrameReader(frame_bytes_max=LIMIT)
+    reader = FrameStream(frame_bytes_max=LIMIT)
     assert read(reader, [damaged + encode_frame(second)]) == ([], ["checksum"])
 
 
@@ -191,7 +191,7 @@ def test_a_damaged_length_does_not_let_a_payload_pass_for_a_frame() -> None:
     whole = encode_frame(Frame("a", 1, None, [Envelope("g", 1, [message])]))
     assert whole[LENGTH_BYTES[-1]] & 64, "the bit that takes the payload away from the body"
     damaged = with_bit_flipped(whole, 8 * LENGTH_BYTES[-1] + 6)
-    found, _ = read(FrameReader(frame_bytes_max=LIMIT), [damaged])
+    found, _ = read(FrameStream(frame_bytes_max=LIMIT), [damaged])
     assert found == []
 
 
@@ -208,7 +208,7 @@ def test_a_frame_over_the_limit_is_refused() -> None:
 
 def test_a_stream_refuses_a_frame_over_the_limit_before_it_is_there() -> None:
     head = struct.pack("!2sBBII", b"CO", WIRE_VERSION, 0, LIMIT, 0)
-    assert read(FrameReader(frame_bytes_max=LIMIT), [head]) == ([], ["size"])
+    assert read(FrameStream(frame_bytes_max=LIMIT), [head]) == ([], ["size"])
 
 
 def test_another_version_is_told_what_to_do() -> None:
@@ -218,7 +218,8 @@ def test_another_version_is_told_what_to_do() -> None:
         decode(bytes(whole))
     assert caught.value.kind == "version"
     assert str(caught.value) == (
-        f"the peer speaks wire version {WIRE_VERSION + 1} and this process version {WIRE_VERSION}: "
+        f"the other end speaks version {WIRE_VERSION + 1} of the protocol between replicas "
+        f"and this one {WIRE_VERSION}: "
         "run the same release of Coterie on both"
     )
 
@@ -318,5 +319,5 @@ def test_a_mutated_stream_is_frames_or_frame_errors() -> None:
             stream = mutated(random, stream)
         # Known: see test_bug_a_name_that_is_not_utf8_is_not_a_frame_error
         with suppress(UnicodeDecodeError):
-            kinds.update(read(FrameReader(frame_bytes_max=LIMIT), [stream])[1])
+            kinds.update(read(FrameStream(frame_bytes_max=LIMIT), [stream])[1])
     assert kinds >= {"magic", "body", "checksum", "size"}

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from coterie.kernel.layers import Batch
+
 VIEW = ViewId(1, "a", 1)
 SMALL = Settings(window_packets=4, window_bytes=60, repair_packets_max=3)
 
@@ -78,10 +80,13 @@ class Node:
             return
         multicast.take(rank, packet.number, packet.first, b"", None, packet.payloads)
         if not multicast.is_frozen:
-            self.pass_up()
+            self._passed(multicast.pass_up(rank))
 
-    def pass_up(self, limit: list[int] | None = None) -> None:
-        for batch in self.multicast.pass_up(limit):
+    def pass_up_rest(self, limit: list[int]) -> None:
+        self._passed(self.multicast.pass_up_rest(limit))
+
+    def _passed(self, batches: list[Batch]) -> None:
+        for batch in batches:
             self.passed[batch.sender.id].extend(batch.payloads)
 
 
@@ -257,7 +262,7 @@ def test_a_frozen_member_keeps_packets_but_passes_up_and_acknowledges_nothing() 
     assert node.multicast.received == [2, 0, 0]
     assert node.multicast.stable == [0, 0, 0]
     assert node.surroundings.sent == []
-    node.pass_up(limit=[2, 0, 0])
+    node.pass_up_rest([2, 0, 0])
     assert node.passed["a"] == [b"1", b"2"]
 
 
@@ -266,7 +271,7 @@ def test_nothing_beyond_the_cut_is_passed_up() -> None:
     node.multicast.is_frozen = True
     for number in (1, 2, 3):
         node.receive("a", three(number))
-    node.pass_up(limit=[2, 0, 0])
+    node.pass_up_rest([2, 0, 0])
     assert node.passed["a"] == [b"1", b"2"]
 
 
@@ -311,6 +316,29 @@ def test_a_request_for_many_packets_is_answered_in_part() -> None:
     node.receive("b", Nak(VIEW, [(0, 1, 4)]))
     repaired = [m.number for _, m in node.surroundings.sent if isinstance(m, Repair)]
     assert repaired == [1, 2, 3], "repair_packets_max"
+
+
+def test_one_turn_sends_only_so_much_again_however_often_it_is_asked_for() -> None:
+    """A frame of a few kilobytes had 65,536 packets sent again, and as many numbers looked up."""
+    node = Node("a", "ab", SMALL)
+    for _ in range(4):
+        node.cast(b"x")
+    node.surroundings.sent.clear()
+    node.receive("b", Nak(VIEW, [(0, 1, 3)] * 50))
+    assert len(node.surroundings.sent) == 4 * SMALL.repair_packets_max
+    node.multicast.send_acks()
+    node.surroundings.sent.clear()
+    node.receive("b", Nak(VIEW, [(0, 1, 3)]))
+    assert len(node.surroundings.sent) == 3, "the next turn goes on"
+
+
+def test_who_learns_how_much_was_sent_asks_for_no_more() -> None:
+    """A packet that never was stayed known for as long as the view, and was asked for."""
+    node = Node("b", "abc", SMALL)
+    node.multicast.learn_sent([5, 0, 0])
+    assert node.multicast.missing() == [(0, 1, 5)]
+    node.multicast.learn_sent([1, 0, 0])
+    assert node.multicast.missing() == [(0, 1, 1)]
 
 
 def silent_member(*, answers: bool) -> tuple[Node, list[Member]]:

@@ -73,7 +73,7 @@ class Desk:
     def restored(self, position: int) -> None:
         self.restored_at.append(position)
 
-    def status(self, status: Status) -> None:
+    def status_changed(self, status: Status) -> None:
         self.statuses.append(status)
 
     def of(self, session: int, request: int) -> list[Outcome]:
@@ -226,7 +226,7 @@ class FakeGroup:
 
     def tell_role(self, id: str, role: Role) -> None:
         members = tuple(replica.me for replica in self.replicas.values())
-        self[id].host.status(
+        self[id].host.status_changed(
             Status(
                 role=role,
                 view=self.view,

@@ -27,7 +27,7 @@ from coterie.objects import (
     define,
     update,
 )
-from coterie.objects.commands import encode_command
+from coterie.objects.execution.commands import encode_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +160,7 @@ def measure_state(rows: int) -> None:
     encode = seconds_of(lambda: list(load.host.snapshot()))
     restore = seconds_of(lambda: load.host.restore(chunks, load.position))
     digest = seconds_of(load.host.digest)
-    machine = load.host._machine
+    machine = load.host.copies.machine
     copy = seconds_of(machine.copy)
     print(
         f"state of {megabytes:6.1f} MB in {len(chunks)} chunks: snapshot {encode * 1e3:.0f} ms,"

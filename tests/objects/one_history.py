@@ -15,6 +15,10 @@ from tests.objects.fake_engine import FakeGroup
 from coterie.objects import Done, HostSettings, define, query, random, update
 
 
+def later(tags: set[str]) -> set[str]:
+    return tags
+
+
 class Tags:
     """Everything whose order is nobody's business."""
 
@@ -32,7 +36,7 @@ class Tags:
         self.names |= tags
         # The order of the dictionary now depends on the order of a set; the detour hides it from
         # what refuses classes.
-        for tag in tags | set():
+        for tag in later(tags):
             self.pages.setdefault(tag, set()).add(page)
             self.pairs[tag, len(page)] = frozenset(name.encode() for name in tags)
         return self.names

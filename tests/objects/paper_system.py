@@ -61,7 +61,7 @@ class FakeSystem:
     def tell_views(self) -> None:
         self.view += 1
         for seat in list(self.seats):
-            seat.replica.status(
+            seat.replica.status_changed(
                 Status(
                     role=Role.PRIMARY if self.is_primary else Role.MINORITY,
                     view=ViewId(self.view, "a", 1),

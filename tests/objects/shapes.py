@@ -6,6 +6,7 @@ Kept apart from the tests, because pytest rewrites the code of assertions in tes
 from __future__ import annotations
 
 import math
+import secrets
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,11 @@ from coterie.objects import now, query, update
 
 LIMIT = 10
 SHELF: list[str] = []
+
+
+def code() -> str:
+    """Differs from call to call, out of sight of whoever calls it."""
+    return secrets.token_hex(4)
 
 
 class Refusal(Exception):

@@ -11,7 +11,7 @@ import pytest
 from tests.objects.shapes import Theatre
 
 from coterie.objects import define, standing_in
-from coterie.objects.machine import _is_clean
+from coterie.objects.code.raise_safety import was_clean
 
 THEATRE = define(Theatre)
 METHODS = sorted(method.name for method in THEATRE.methods.values() if method.name != "count")
@@ -25,7 +25,7 @@ def test_what_is_called_clean_is_clean_and_common_shapes_are_called_so(name: str
 
     with standing_in(), pytest.raises(Exception) as raised:  # noqa: PT011 -- any
         method.function(made)
-    is_clean = _is_clean(raised.value, method)
+    is_clean = was_clean(raised.value, method)
     has_changed = THEATRE.canonical_state(made) != before
     assert has_changed == name.startswith("dirty")
     assert is_clean == name.startswith("clean")

@@ -1,4 +1,4 @@
-"""The example in docs/host.md runs, and its table of limits is that of the settings."""
+"""The example in docs/use/host.md runs, and its table of limits is that of the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.objects.fake_engine import FakeGroup
 
 from coterie.objects import Definition, HostSettings
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "host.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "use" / "host.md").read_text(encoding="utf-8")
 
 
 def test_the_example_runs(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from coterie.objects import Kind, Result, define, query, update
+from coterie.objects import MethodKind, MethodResult, define, query, update
 
 
 class Counter:
@@ -37,7 +37,7 @@ class Loud(Counter):
 
 async def through_an_async_client(counter: type[Counter]) -> None:
     assert_type(await counter.add(3), int)
-    assert_type(await counter.add.detailed(3, note="three"), Result[int])
+    assert_type(await counter.add.detailed(3, note="three"), MethodResult[int])
     assert_type(await counter.add.options(deadline=0.5)(3), int)
     assert_type(await counter.is_above(3), bool)
     assert_type(await counter.is_above.options(level="weak")(3), bool)
@@ -58,7 +58,7 @@ def test_a_marked_method_stays_the_plain_function_it_was() -> None:
     assert counter.add_twice(2) == 4
     assert counter.is_above(3)
     assert {name: method.kind for name, method in define(Loud).methods.items()} == {
-        "add": Kind.UPDATE,
-        "add_twice": Kind.UPDATE,
-        "is_above": Kind.QUERY,
+        "add": MethodKind.UPDATE,
+        "add_twice": MethodKind.UPDATE,
+        "is_above": MethodKind.QUERY,
     }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.seeded import seeded
 
 from coterie.kernel.clock import seconds
-from coterie.objects.group_time import CLOCKS_MAX, GroupTime
+from coterie.objects.execution.group_time import CLOCKS_MAX, GroupTime
 
 LEAP = seconds(5)
 START = seconds(1_700_000_000)
@@ -164,3 +164,20 @@ def test_clocks_are_remembered_up_to_a_limit() -> None:
         time.observe(f"r{number}", START + number)
     assert len(time.clocks) == CLOCKS_MAX
     assert "r0" not in time.clocks
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40)), min_size=1, max_size=30))
+def test_a_reading_that_changed_nothing_changes_nothing_when_it_is_given_again(
+    readings: list[tuple[str, int]],
+) -> None:
+    time = group()
+    for replica, quarters in readings:
+        reading = START + quarters * LEAP // 4
+        is_changed = True
+        for _ in range(10):
+            before = (time.value, time.to_clocks())
+            is_changed = time.observe(replica, reading)
+            assert is_changed or (time.value, time.to_clocks()) == before
+            if not is_changed:
+                break
+        assert not is_changed

@@ -18,8 +18,8 @@ from tests.objects import classes
 from tests.objects.fake_engine import FakeGroup
 
 from coterie.objects import Done, Failed, HostSettings, Level, define
-from coterie.objects.commands import Call, decode_command
-from coterie.objects.encodable import encode_orderly
+from coterie.objects.classes.encodable import encode_orderly
+from coterie.objects.execution.commands import Call, decode_command
 
 if TYPE_CHECKING:
     from coterie.kernel.engine import Run
@@ -132,7 +132,7 @@ def compare(group: FakeGroup, level: Level) -> None:
     model.execute([run.up_to(end) for run in group.history if run.position <= end])
     for replica in group.replicas.values():
         host = replica.host
-        machine = host._follow() if level is Level.WEAK else host._machine
+        machine = host.copies.follow() if level is Level.WEAK else host.copies.machine
         assert machine.position == end
         assert vars(machine.object) == vars(model.object)
         kept = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from tests.objects import classes
 from tests.objects.fake_engine import FakeGroup
@@ -20,7 +19,6 @@ from coterie.objects import (
     Closed,
     CommandTooLarge,
     Done,
-    Effects,
     Failed,
     HostSettings,
     Level,
@@ -35,7 +33,6 @@ from coterie.objects import (
     query,
     update,
 )
-from coterie.objects.commands import encode_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -276,7 +273,7 @@ def test_undoing_starts_from_a_recent_point() -> None:
     names = group.look("names")
     assert isinstance(names, list)
     assert len(names) == 59 - 8
-    assert len(group["a"].host._log) < 30
+    assert len(group["a"].host.copies._log) < 30
     assert group.digests_agree()
 
 
@@ -355,19 +352,20 @@ def test_an_entry_that_is_no_command_is_noted_and_survived() -> None:
 
 
 class Hoarder:
-    total: int = 0
+    totals: list[int] = [0]  # noqa: RUF012 -- copied for each object
 
     @update
     def double(self) -> None:
-        self.total = self.total * 2 or 1
+        self.totals[0] = self.totals[0] * 2 or 1
 
 
 def test_a_state_that_cannot_be_encoded_is_noted_the_same_everywhere() -> None:
+    """Inside a container: what a single value becomes is refused at once."""
     group = FakeGroup(define(Hoarder), settings=HostSettings(digest_interval=10))
     session = group.open()
     for request in range(1, 80):
         group.call("a", session, request, "double")
-    assert "the field 'total' of Hoarder (int) holds" in group["b"].host.faults[0]
+    assert "the field 'totals' of Hoarder (list[int]) holds" in group["b"].host.faults[0]
     assert group["a"].digests == group["c"].digests
 
 
@@ -464,8 +462,8 @@ def test_the_authoritative_copy_follows_in_batches() -> None:
     copies = []
     for request in range(1, 13):
         group.call("a", session, request, "add", 1)
-        assert host._authoritative is not None
-        copies.append(host._authoritative.position)
+        assert host.copies.authoritative is not None
+        copies.append(host.copies.authoritative.position)
     assert copies == [0, 0, 0, 5, 5, 5, 5, 5, 10, 10, 10, 10]
 
 
@@ -651,7 +649,7 @@ def test_a_driver_may_encode_snapshots_its_own_way() -> None:
         taken.append(list(encode()))
         return iter(taken[-1])
 
-    group["a"].host._take_snapshot = take
+    group["a"].host.copies._take_snapshot = take
     assert [list(group["a"].host.snapshot())] == taken
 
 
@@ -707,7 +705,9 @@ def test_dumps_are_of_the_authoritative_state_at_the_same_positions(optimistic: 
     group = FakeGroup(COUNTER, optimistic=optimistic, settings=settings)
     dumps: dict[str, dict[int, bytes]] = {"a": {}, "c": {}}
     for id, kept in dumps.items():
-        group[id].host.dump = lambda at, chunks, kept=kept: kept.update({at: b"".join(chunks)})
+        group[id].host.copies.dump = lambda at, chunks, kept=kept: kept.update(
+            {at: b"".join(chunks)}
+        )
     session = group.open()
     for request in range(1, 30):
         group.ask("abc"[request % 3], session, request, "add", 1)
@@ -726,7 +726,7 @@ def test_dumps_are_of_the_authoritative_state_at_the_same_positions(optimistic: 
 
 def test_a_keeper_of_dumps_that_wants_none_does_not_disturb_digests() -> None:
     group = FakeGroup(COUNTER, settings=HostSettings(digest_interval=5))
-    group["a"].host.dump = lambda at, _: pytest.fail(f"a dump at {at}")
+    group["a"].host.copies.dump = lambda at, _: pytest.fail(f"a dump at {at}")
     session = group.open()
     for request in range(1, 10):
         group.call("a", session, request, "add", 1)
@@ -760,10 +760,10 @@ def test_a_state_taken_over_is_kept_to_undo_from() -> None:
     session = group.open()
     group.call("a", session, 1, "push", "x", 1)
     newcomer = group.replace("b", donor="a")
-    start = newcomer.host._start
+    start = newcomer.host.copies.start
     assert start is not None
     group.failure("a", session, 2, "push", "y", -1)
-    assert newcomer.host._start is start
+    assert newcomer.host.copies.start is start
     assert group.look("names") == ["x"]
     assert group.digests_agree()
 
@@ -896,72 +896,6 @@ def test_a_tick_that_fails_is_undone_and_noted(optimistic: bool) -> None:  # noq
     assert group.look("names") == ["tick"]
     assert "Nervous.on_tick failed at 3: ValueError: even" in group["b"].host.faults
     assert group.digests_agree()
-
-
-# ---- the primary kind of engine
-
-
-def test_effects_are_applied_elsewhere_with_sessions_and_time() -> None:
-    group = FakeGroup(BANK)
-    session = group.open()
-    primary, backup = group["a"].host, group["b"].host
-    calls = [
-        ("open", (7, "Ada"), {"balance": 100}),
-        ("open", (8, "Bob"), {}),
-        ("move", (7, 8, classes.Money(30)), {}),
-        ("move", (8, 7, classes.Money(900)), {}),
-    ]
-    outcomes = []
-    effects = b""
-    for request, (method, args, kwargs) in enumerate(calls, start=1):
-        arguments = BANK.encode_call(method, args, kwargs)
-        primary.call(session, request, method, arguments, lowest=request)
-        primary.finish_turn()
-        (command,) = group["a"].waiting
-        group["a"].waiting = []
-        at = primary.position + 1
-        run = Run(group.view, at, at, Member("a", 1), at, [command])
-        outcome, effects = primary.execute(run)
-        outcomes.append(outcome)
-        assert primary.execute(run) == (outcome, b"")  # a retry is no news
-        ordered = Run(group.view, at, at, Member("a", 1), at, [effects])
-        backup.apply([ordered], Standing.AUTHORITATIVE)
-        primary.settle(at)
-        assert backup.outcome_of(session, request) == outcome
-    assert [type(outcome) for outcome in outcomes] == [Done, Done, Done, Failed]
-    assert vars(backup.replicated) == vars(primary.replicated)
-    assert primary.digest() == backup.digest()
-    # The client's word that it needs no more of the earlier ones has come along.
-    assert backup.outcome_of(session, 4) == outcomes[3]
-    assert backup.outcome_of(session, 3) is None
-    # Only what changed travels.
-    assert len(effects) < 120
-
-
-def test_effects_of_another_version_of_the_class_stop_the_replica() -> None:
-    group = FakeGroup(COUNTER)
-    session = group.open()
-    done = Done(2, group.view, 2, b"\x01")
-    effects = Effects(session, 1, 1, 5, done, {"unheard": msgspec.Raw(b"\x01")})
-    run = Run(group.view, 2, 2, Member("a", 1), 2, [encode_command(effects)])
-    with pytest.raises(ReplicaBroken, match="the effects at 2 cannot be applied"):
-        group["b"].host.apply([run], Standing.AUTHORITATIVE)
-
-
-def test_what_a_primary_executed_can_be_rolled_back() -> None:
-    group = FakeGroup(COUNTER)
-    session = group.open()
-    primary = group["a"].host
-    for request in (1, 2):
-        primary.call(session, request, "add", COUNTER.encode_call("add", (request,), {}))
-    primary.finish_turn()
-    for at, command in enumerate(group["a"].waiting, start=2):
-        primary.execute(Run(group.view, at, at, Member("a", 1), at, [command]))
-    assert primary.query(Level.DIRTY, "total") == 3
-    assert primary.query(Level.WEAK, "total") == 0
-    primary.settle(2)
-    primary.roll_back(2)
-    assert primary.query(Level.DIRTY, "total") == 1
 
 
 # ---- without total order

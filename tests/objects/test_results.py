@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.objects.fake_engine import FakeGroup
 
-from coterie.objects import Done, Failed, Level, QueryFailed, define, query, update
+from coterie.objects import Done, Failed, Level, MethodFailed, define, query, update
 
 
 class Liar:
@@ -80,5 +80,5 @@ def test_a_query_that_breaks_its_word_fails() -> None:
     group = FakeGroup(LIAR)
     session = group.open()
     group.result("a", session, 1, "number", "7")
-    with pytest.raises(QueryFailed, match=r"BadResult: Liar\.first must answer int"):
+    with pytest.raises(MethodFailed, match=r"BadResult: Liar\.first must answer int"):
         group["a"].host.query(Level.DIRTY, "first")

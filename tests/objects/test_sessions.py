@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from coterie.kernel.views import NO_VIEW, Member
 from coterie.objects import HostSettings
-from coterie.objects.outcomes import Done
-from coterie.objects.sessions import SMALL, Session, Sessions, session_id, weigh
+from coterie.objects.execution.outcomes import Done
+from coterie.objects.execution.sessions import SMALL, Session, Sessions, session_id, weigh
 
 SETTINGS = HostSettings(
     sessions_max=3, window_requests_max=4, window_bytes_max=400, sessions_bytes_max=700
@@ -91,9 +91,7 @@ def call(  # noqa: PLR0913, PLR0917 -- a call has these parts
     stored = session.outcomes.get(request)
     if stored is not None:
         return f"known {stored.position}"
-    room = sessions.would_have_room(session, lowest)
-    assert sessions.has_room(session) == room
-    if not room:
+    if not sessions.has_room(session):
         return "full"
     session.outcomes[request] = done = outcome(position, size)
     if weigh(done):

@@ -6,6 +6,7 @@ import dataclasses
 from collections import deque
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +14,12 @@ from tests.objects import classes
 
 from coterie.kernel.views import ViewId
 from coterie.objects import BadSnapshot, HostSettings, define
-from coterie.objects.encodable import canonical
-from coterie.objects.machine import PIECE_BYTES, Machine
-from coterie.objects.outcomes import Done, Failed
-from coterie.objects.sessions import Session
-from coterie.objects.snapshots import FieldPart, Head, read, write
+from coterie.objects.classes.encodable import canonical
+from coterie.objects.execution.machine import StateMachine
+from coterie.objects.execution.machine_parts import PIECE_BYTES, machine_from_parts, parts_of
+from coterie.objects.execution.outcomes import Done, Failed
+from coterie.objects.execution.sessions import Session
+from coterie.objects.execution.snapshots import FieldPart, Head, read, write
 
 SETTINGS = HostSettings()
 BANK = define(classes.Bank)
@@ -25,15 +27,15 @@ INDEX = define(classes.Index)
 VIEW = ViewId(3, "a", 1)
 
 
-def machine(definition: Any = BANK) -> Machine:  # noqa: ANN401
-    return Machine(definition, SETTINGS, seed=b"seed", majority=2)
+def machine(definition: Any = BANK) -> StateMachine:  # noqa: ANN401
+    return StateMachine(definition, SETTINGS, seed=b"seed", majority=2)
 
 
-def carried(donor: Machine, chunk_bytes: int = 1000) -> Machine:
+def carried(donor: StateMachine, chunk_bytes: int = 1000) -> StateMachine:
     """Take a machine over by way of chunks."""
-    chunks = list(write(donor.parts(), chunk_bytes))
+    chunks = list(write(parts_of(donor), chunk_bytes))
     assert all(len(chunk) <= chunk_bytes for chunk in chunks)
-    return Machine.from_parts(donor.definition, SETTINGS, read(chunks), majority=2)
+    return machine_from_parts(donor.definition, SETTINGS, read(chunks), majority=2)
 
 
 accounts = st.builds(
@@ -51,7 +53,7 @@ outcomes = st.dictionaries(
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> Machine:
+def machines(draw: st.DrawFn) -> StateMachine:
     made = machine()
     bank = made.object
     assert isinstance(bank, classes.Bank)
@@ -67,12 +69,13 @@ def machines(draw: st.DrawFn) -> Machine:
     for replica in draw(st.lists(st.sampled_from("abc"), max_size=4)):
         made.time.observe(replica, draw(st.integers(0, 1 << 53)))
     made.position = draw(st.integers(0, 1 << 60))
+    made.next_digest = made.position + draw(st.integers(0, 1000))
     made.results = draw(st.integers(0, (1 << 32) - 1))
     made.view, made.number = VIEW, draw(st.integers(0, 9))
     return made
 
 
-def contents(of: Machine) -> dict[str, object]:
+def contents(of: StateMachine) -> dict[str, object]:
     """Everything a machine knows."""
     return {
         "object": vars(of.object),
@@ -88,7 +91,7 @@ def contents(of: Machine) -> dict[str, object]:
 
 
 @given(machines(), st.integers(1, 300))
-def test_a_state_arrives_as_it_was(donor: Machine, chunk_bytes: int) -> None:
+def test_a_state_arrives_as_it_was(donor: StateMachine, chunk_bytes: int) -> None:
     taken = carried(donor, chunk_bytes)
     assert contents(taken) == contents(donor)
     assert taken.digest() == donor.digest()
@@ -106,9 +109,9 @@ def test_a_state_arrives_as_it_was(donor: Machine, chunk_bytes: int) -> None:
 
 @given(machines(), st.data())
 def test_a_damaged_or_broken_off_state_is_never_taken_over(
-    donor: Machine, data: st.DataObject
+    donor: StateMachine, data: st.DataObject
 ) -> None:
-    chunks = list(write(donor.parts(), 40))
+    chunks = list(write(parts_of(donor), 40))
     what = data.draw(st.sampled_from(["cut", "flip", "swap", "repeat", "grow"]))
     place = data.draw(st.integers(0, len(chunks) - 1))
     if what == "cut":
@@ -126,14 +129,14 @@ def test_a_damaged_or_broken_off_state_is_never_taken_over(
     else:
         chunks.append(b"more")
         chunks[-2:] = [b"".join(chunks[-2:])]
-    if chunks == list(write(donor.parts(), 40)):
+    if chunks == list(write(parts_of(donor), 40)):
         return
     with pytest.raises(BadSnapshot):
-        Machine.from_parts(BANK, SETTINGS, read(chunks), majority=2)
+        machine_from_parts(BANK, SETTINGS, read(chunks), majority=2)
 
 
 def test_a_repeated_last_chunk_is_noticed() -> None:
-    chunks = list(write(machine().parts(), 40))
+    chunks = list(write(parts_of(machine()), 40))
     with pytest.raises(BadSnapshot):
         list(read([*chunks, chunks[-1]]))
 
@@ -146,7 +149,7 @@ def test_large_containers_travel_in_pieces() -> None:
         bank.accounts[number] = classes.Account(f"owner {number}", number)
         bank.recent.append((number, number))
         bank.owners.add(f"owner {number}")
-    parts = [part for part in donor.parts() if isinstance(part, FieldPart)]
+    parts = [part for part in parts_of(donor) if isinstance(part, FieldPart)]
     assert max(len(part.data) for part in parts) < 2 * PIECE_BYTES
     assert len([part for part in parts if part.name == "accounts"]) > 5
     taken = carried(donor, 256 << 10)
@@ -167,7 +170,7 @@ def test_a_class_may_carry_its_state_itself() -> None:
 
 
 def test_states_of_others_are_refused() -> None:
-    head, *rest = machine().parts()
+    head, *rest = parts_of(machine())
     assert isinstance(head, Head)
     fields = [getattr(head, name) for name in head.__struct_fields__]
     newer = Head(99, *fields[1:])
@@ -179,7 +182,31 @@ def test_states_of_others_are_refused() -> None:
     ]
     for parts, message in cases:
         with pytest.raises(BadSnapshot, match=message):
-            Machine.from_parts(BANK, SETTINGS, iter(parts), majority=2)
+            machine_from_parts(BANK, SETTINGS, iter(parts), majority=2)
+
+
+def test_a_state_whose_next_digest_is_past_is_refused() -> None:
+    """The host waited in a loop for a position that could not come any more."""
+    donor = machine()
+    donor.position = 7
+    for due in (1, 6):
+        donor.next_digest = due
+        with pytest.raises(BadSnapshot, match="next digest"):
+            carried(donor)
+    for due in (0, 7, 8):
+        donor.next_digest = due
+        assert carried(donor).next_digest == due
+
+
+@pytest.mark.parametrize("name", ["position", "number", "next_digest", "weight", "evicted", "time"])
+def test_a_state_that_counts_beyond_all_bounds_is_refused(name: str) -> None:
+    """The next step would have made a number that no snapshot could ever hold."""
+    head, *rest = parts_of(machine())
+    for value in (2**64 - 1, -(2**63)):
+        wrong = msgspec.structs.replace(head, **{name: value})
+        chunks = list(write([wrong, *rest], 1000))
+        with pytest.raises(BadSnapshot, match="damaged"):
+            machine_from_parts(BANK, SETTINGS, read(chunks), majority=2)
 
 
 values = st.recursive(

@@ -1,4 +1,4 @@
-"""The example in docs/upgrades.md is what it says: a later version that can follow."""
+"""The example in docs/use/upgrades.md is what it says: a later version that can follow."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from tests.objects.fake_engine import FakeGroup
 
 from coterie.objects import define
-from coterie.objects.versions import upgrade
+from coterie.objects.classes.versions import upgrade
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "upgrades.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "use" / "upgrades.md").read_text(encoding="utf-8")
 
 
 def test_the_example_can_follow() -> None:

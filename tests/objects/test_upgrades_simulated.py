@@ -6,7 +6,7 @@ import pytest
 
 from coterie.kernel.clock import seconds
 from coterie.simulation import RunOptions, Simulation
-from coterie.simulation.objects import SimulatedObject
+from coterie.simulation.engines.stack.clients import SimulatedObject
 from coterie.simulation.parallel import run_many
 
 STACKS = pytest.mark.parametrize("stack", ["SAFE:DYNSEQ:PVSYNC", "TOKEN:PVSYNC"])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from coterie.membership.messages import Data, Direct
-from coterie.ordering.dynseq import Order
-from coterie.ordering.token import Place, Token, TokenArrived, TokenWanted
+from coterie.ordering.dynseq import SequencerHeader
+from coterie.ordering.token import Token, TokenArrived, TokenHeader, TokenWanted
 
 if TYPE_CHECKING:
     from tests.simulation.scripted import ScriptedNetwork
@@ -29,14 +29,14 @@ class Packet(NamedTuple):
     header: bytes
 
     @property
-    def order(self) -> Order:
+    def order(self) -> SequencerHeader:
         """The header, where DYNSEQ wrote it."""
-        return msgspec.msgpack.decode(self.header, type=Order)
+        return msgspec.msgpack.decode(self.header, type=SequencerHeader)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TokenHeader:
         """The header, where TOKEN wrote it."""
-        return msgspec.msgpack.decode(self.header, type=Place)
+        return msgspec.msgpack.decode(self.header, type=TokenHeader)
 
 
 class Watch:

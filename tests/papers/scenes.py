@@ -12,7 +12,7 @@ from coterie.simulation import Simulation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coterie.checking.history import Era, Life
+    from coterie.checking.history import Era, MemberLife
     from coterie.simulation import Group
 
 ORDERED = ("DYNSEQ:VSYNC", "TOKEN:VSYNC")
@@ -56,7 +56,7 @@ def until_delivered(group: Group, payload: bytes, *, at: str) -> None:
     until(group, lambda: all(payload in group[id].delivered for id in at), f"{at} have {payload!r}")
 
 
-def life_of(group: Group, id: str) -> Life:
+def life_of(group: Group, id: str) -> MemberLife:
     """All that a replica did in its present life."""
     return group.history.lives[Member(id, group[id].incarnation)]
 

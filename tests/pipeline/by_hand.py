@@ -7,6 +7,7 @@ from pathlib import Path
 
 from coterie.journal import FileDisk, begin_life, recover
 from coterie.journal.stable import found_group
+from coterie.journal.writer import JournalSettings
 from coterie.kernel.engine import Run, Standing, Version
 from coterie.kernel.records import (
     EntriesAccepted,
@@ -58,14 +59,22 @@ def settled(group: str, name: str, position: int) -> Settled:
 
 
 def replied(  # noqa: PLR0913 -- what an answer has
-    group: str, name: str, *, at: int, session: int, request: int, position: int, digest: int = 0
+    group: str,
+    name: str,
+    *,
+    at: int,
+    session: int,
+    request: int,
+    position: int,
+    digest: int = 0,
+    number: int = 0,
 ) -> Replied:
     reply = Reply(
         session=session,
         request=request,
         position=position,
         view=VIEW,
-        number=position,
+        number=number or position,
         standing=Standing.AUTHORITATIVE,
         asked_at=0,
         digest=digest,
@@ -73,12 +82,20 @@ def replied(  # noqa: PLR0913 -- what an answer has
     return Replied(group, Member(name, 1), at, replies=[reply])
 
 
-def write(folder: Path, group: str, records: Mapping[str, Sequence[Record]]) -> None:
-    """Write a first life for each replica, one turn a record."""
+def write(
+    folder: Path,
+    group: str,
+    records: Mapping[str, Sequence[Record]],
+    *,
+    incarnation: int = 1,
+    settings: JournalSettings | None = None,
+) -> None:
+    """Write a life for each replica, one turn a record; from the second on it is a later one."""
     disk = FileDisk(folder)
     for name, told in records.items():
         found_group(disk, group, name)
-        writer = begin_life(disk, recover(disk, group, name))
+        found = recover(disk, group, name, incarnation_min=incarnation)
+        writer = begin_life(disk, found, settings)
         for record in told:
             writer.append([record])
         writer.close()

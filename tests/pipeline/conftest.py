@@ -12,11 +12,16 @@ import pytest
 from tests.pipeline.here import seal_here
 from tests.pipeline.journals import OPTIMISTIC, SAFE, copy_group, make_group, storm
 
-from coterie.kernel.clock import seconds
-from coterie.pipeline.lake import Lake
+from coterie.checking.colours import ColoursTracker
+from coterie.kernel.clock import milliseconds, seconds
+from coterie.pipeline.lake.lake import Lake
+from coterie.simulation.campaign import run_seed
+from coterie.simulation.engines.vsr.trial import TransactionOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+BANK_SEED = 4
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from coterie.pipeline.session import SMALL, make_session  # noqa: PLC0415 -- slow to import
+    from coterie.pipeline.spark.session import SMALL, make_session  # noqa: PLC0415 -- slow to import
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Spark's own, at its start
@@ -48,6 +53,7 @@ def optimistic_journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in range(3, 20):
         group = make_group(seed=seed, stack=OPTIMISTIC, names="abcde")
         storm(group, duration=seconds(6))
+        assert not isinstance(group.tracker, ColoursTracker)
         if group.tracker.rolled_back:
             break
     else:
@@ -66,6 +72,21 @@ def counter_journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     group.check()
     copy_group(group, folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def bank_journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three groups of three cohorts each, with machines that were lost."""
+    folder = tmp_path_factory.mktemp("bank")
+    faults = ("crash", "restart", "partition", "kill")
+    options = TransactionOptions(
+        duration=seconds(4), interval=milliseconds(60), faults=faults, journals=str(folder)
+    )
+    run = run_seed(BANK_SEED, options)
+    assert run.violations == []
+    assert run.figures["committed"] > 3
+    assert run.views > 5
+    return folder / str(BANK_SEED)
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,12 @@ from coterie.journal.retention import Retention
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.layers import Layer
-from coterie.pipeline.replay import Program
+from coterie.pipeline.history.replay import Program
 from coterie.simulation import Group, Simulation
-from coterie.simulation.disk import SimulatedDisk
+from coterie.simulation.engines.stack.clients import SETTINGS
 from coterie.simulation.faults import Nemesis
-from coterie.simulation.objects import SETTINGS
-from coterie.simulation.simulation import SIMULATED_SETTINGS
+from coterie.simulation.world.disk import SimulatedDisk
+from coterie.simulation.world.settings import SIMULATED_SETTINGS
 from coterie.stacks import LAYERS
 
 OPTIMISTIC = "DYNSEQ:PVSYNC"

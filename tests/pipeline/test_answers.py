@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
 from tests.pipeline.here import Row, edit
 
-from coterie.pipeline import answers
-from coterie.pipeline.answers import CHECK, answered, check_answered
-from coterie.pipeline.schemas import REPLIES
-from coterie.pipeline.verify import verify
+from coterie.pipeline.history import answers
+from coterie.pipeline.history.answers import CHECK, answered, check_answered
+from coterie.pipeline.history.verify import verify
+from coterie.pipeline.read.schemas import REPLIES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from coterie.pipeline.lake import Lake
+    from coterie.pipeline.lake.lake import Lake
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def twice(counter_lake: Lake) -> str:
     """Make of two answers, the first and the last, two ways to answer one request; name it."""
     told: list[Row] = []
     for path, _ in counter_lake.files_of("replies", "group"):
-        told += pq.read_table(path, schema=REPLIES).to_pylist()
+        told += counter_lake.read_file(path, REPLIES).to_pylist()
     told = [row for row in told if row["session"]]
     first = min(told, key=lambda row: row["position"])
     last = max(told, key=lambda row: row["position"])
@@ -71,6 +70,6 @@ def test_too_many_answers_for_a_task(
     monkeypatch.setattr(answers, "TASKS_MAX", 0)
     assert answered(counter_lake, "group") == []
     found = verify(spark, counter_lake)
-    assert twice in [row["evidence"] for row in found.violations if row["check"] == CHECK]
-    [verdict] = [row for row in found.verdicts if row["check"] == CHECK]
+    assert twice in [row["evidence"] for row in found.violations if row["check_name"] == CHECK]
+    [verdict] = [row for row in found.verdicts if row["check_name"] == CHECK]
     assert verdict["verdict"] == "broken"

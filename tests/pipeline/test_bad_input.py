@@ -12,28 +12,38 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 from zlib import crc32
 
+import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
+from tests.patience import PATIENCE
 from tests.pipeline.by_hand import begin, write
 from tests.pipeline.here import seal_here
 from tests.pipeline.test_jobs import COUNTER
 
 from coterie.cli import exits
+from coterie.cli.commands.pipeline import STATUSES, failed, summary
 from coterie.cli.main import main
-from coterie.cli.pipeline import _status, failed, summary
 from coterie.journal.format import _FIXED_CHECKED, _FIXED_HEAD
-from coterie.pipeline import cluster
-from coterie.pipeline.cluster import ClusterUnreachable, check_reachable, check_workers, places_of
-from coterie.pipeline.jobs import Outcome, run_pipeline
-from coterie.pipeline.problems import problems_of
+from coterie.pipeline.jobs import JobOutcome, run_pipeline
+from coterie.pipeline.lake.problems import wrong_with
+from coterie.pipeline.spark import cluster
+from coterie.pipeline.spark.cluster import (
+    ClusterUnreachable,
+    check_reachable,
+    check_workers,
+    places_of,
+)
+from coterie.pipeline.spark.tasks import for_each
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
 
 def problems_here(journals: Path, folder: Path) -> list[str]:
-    return problems_of(seal_here(journals, folder / "lake"))
+    return wrong_with(seal_here(journals, folder / "lake")).sentences
 
 
 @pytest.fixture
@@ -58,7 +68,7 @@ def test_journals_of_two_groups_in_one_folder(journals: Path, tmp_path: Path) ->
     """Someone copied a replica of another group among the replicas of this one."""
     write(tmp_path / "other", "other", {name: begin("other", name) for name in "abc"})
     copytree(tmp_path / "other" / "other" / "a", journals / "group" / "d")
-    [sentence] = problems_here(journals, tmp_path)
+    [sentence, _] = sorted(problems_here(journals, tmp_path))
     assert "group group: group/d/" in sentence
     assert "misplaced: it says that it is record 1 and following of life 1" in sentence
     assert "of replica a of group other" in sentence
@@ -94,14 +104,14 @@ def test_two_versions_of_the_format(journals: Path, tmp_path: Path) -> None:
 
 
 def test_exit_statuses(tmp_path: Path) -> None:
-    violation: dict[str, Any] = {"check": "one history", "evidence": "a and b differ"}
-    well = Outcome(tmp_path)
-    assert _status(well) == exits.DONE
-    incomplete = Outcome(tmp_path, problems=["group g: there is no journal of c"])
-    assert _status(incomplete) == exits.UNKNOWN
-    assert "PROBLEM    group g: there is no journal of c" in list(summary(incomplete))
-    broken = Outcome(tmp_path, violations=[violation], problems=["group g: x"])
-    assert _status(broken) == exits.NOT_DONE
+    violation: dict[str, Any] = {"check_name": "one history", "evidence": "a and b differ"}
+    well = JobOutcome(tmp_path)
+    assert STATUSES[well.outcome] == exits.DONE
+    incomplete = JobOutcome(tmp_path, problems=["group g: there is no journal of c"])
+    assert STATUSES[incomplete.outcome] == exits.UNKNOWN
+    assert "PROBLEM    group g: there is no journal of c" in list(summary(incomplete.told()))
+    broken = JobOutcome(tmp_path, violations=[violation], problems=["group g: x"])
+    assert STATUSES[broken.outcome] == exits.NOT_DONE
 
 
 class Kept:
@@ -124,7 +134,7 @@ def test_a_missing_replica_on_the_command_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("coterie.pipeline.session.make_session", lambda **_: Kept(spark))
+    monkeypatch.setattr("coterie.pipeline.spark.session.make_session", lambda **_: Kept(spark))
     rmtree(journals / "group" / "c")
     words = ["pipeline", "run", str(journals), "--out", str(tmp_path / "out"), "--json"]
     assert main(words) == exits.UNKNOWN
@@ -140,7 +150,7 @@ def test_strict_stops_at_damage(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("coterie.pipeline.session.make_session", lambda **_: Kept(spark))
+    monkeypatch.setattr("coterie.pipeline.spark.session.make_session", lambda **_: Kept(spark))
     first = min((journals / "group" / "b").rglob("*.segment"))
     data = bytearray(first.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -159,6 +169,25 @@ def test_what_spark_itself_fails_of(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "coterie: Spark failed: [OUT_OF_SPACE] no room\n"
     assert failed(RuntimeError("Traceback\ncoterie.x.CannotReplay: no\n")) == exits.MISUSE
     assert capsys.readouterr().err == "coterie: no\n"
+
+
+def test_the_exception_of_a_worker_is_told_whole(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was "Spark failed: An exception was thrown from the Python worker" and nothing more."""
+
+    def work(item: int) -> Iterator[pa.RecordBatch]:
+        if item:
+            raise OverflowError(f"{item} is too large\nby far")
+        yield from ()
+
+    with pytest.raises(PySparkException) as raised:
+        for_each(spark, [17], work, pa.schema([("a", pa.int64())])).toArrow()
+    assert failed(raised.value) == exits.BUG
+    said = capsys.readouterr().err
+    assert "in work" in said
+    assert said.endswith("OverflowError: 17 is too large\nby far\n")
+    assert "java" not in said
 
 
 def test_events_of_a_history_without_its_beginning(
@@ -206,12 +235,22 @@ def test_an_unreachable_master(
 
 
 SILENT = """
-import sys
+import sys, time
+from importlib.machinery import PathFinder
 from coterie.cli.main import main
-from coterie.pipeline import cluster
+from coterie.pipeline.spark import cluster
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pyspark.sql.connect.session":
+            time.sleep(3)
+        return None
+
+sys.meta_path.insert(0, Slow())
 cluster.WORKER_SECONDS = 1
 sys.exit(main(sys.argv[1:]))
 """
+"""Importing Spark Connect takes longer here than the server may take to answer."""
 
 
 @pytest.mark.slow  # a process of its own, because Spark keeps at it in the background
@@ -224,7 +263,7 @@ def test_a_server_that_says_nothing(counter_journals: Path, tmp_path: Path) -> N
             [sys.executable, "-c", SILENT, *words],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
         )
     assert done.returncode == exits.MISUSE
@@ -260,7 +299,7 @@ def test_a_cluster_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_package_is_shipped_whole(tmp_path: Path) -> None:
     archive = cluster.pack(tmp_path)
     names = set(ZipFile(archive).namelist())
-    assert {"coterie/__init__.py", "coterie/pipeline/sealing.py"} <= names
+    assert {"coterie/__init__.py", "coterie/pipeline/lake/sealing.py"} <= names
     assert not any("__pycache__" in name for name in names)
     first = archive.read_bytes()
     assert cluster.pack(tmp_path).read_bytes() == first

@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
-from tests.pipeline.here import history_here, seal_here, verify_here
+from tests.pipeline.here import history_here, seal_here, tables_here, verify_here
 
-from coterie.bench import pipeline
-from coterie.bench.figures import Figure
-from coterie.bench.pipeline import (
-    Plan,
-    Report,
+from coterie.bench.harness.figures import Figure
+from coterie.bench.suites import pipeline
+from coterie.bench.suites.pipeline import (
+    PipelinePlan,
+    PipelineReport,
     _growth,
     _in_duckdb,
+    _measure_groups,
     _measure_size,
+    _measure_transactions,
     setting,
     tables,
     write_files,
 )
-from coterie.bench.rows import GROUP, write_journals
+from coterie.bench.workloads.journals import GROUP, write_journals
+from coterie.bench.workloads.transactions import write_transactions
 from coterie.cli.main import main
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def report_here(rival: str = "") -> Report:
+def report_here(duckdb: str = "") -> PipelineReport:
     machine: dict[str, str | int] = {
         "cores": 2,
         "processor": "p",
@@ -41,7 +44,12 @@ def report_here(rival: str = "") -> Report:
         "load_average": "0.1",
         "loop_ns": 20,
     }
-    return Report(machine=machine, plan=Plan(sizes=(5_000,)), spark="4", rival=rival)
+    return PipelineReport(
+        machine=machine,
+        plan=PipelinePlan(sizes=(5_000,), groups=2, transactions=50),
+        spark="4",
+        duckdb=duckdb,
+    )
 
 
 def test_the_journals_keep_every_promise(tmp_path: Path) -> None:
@@ -58,15 +66,36 @@ def test_the_journals_keep_every_promise(tmp_path: Path) -> None:
         assert results.counts[check].checked == 1_500, "the answers are checked, too"
 
 
+def test_the_transactions_keep_every_promise(tmp_path: Path) -> None:
+    assert write_transactions(tmp_path / "journals", 300) == 300 * 6
+    lake = seal_here(tmp_path / "journals", tmp_path / "lake", width=500)
+    rows = tables_here(lake, "transactions")
+    assert [row["outcome"] for row in rows] == ["committed"] * 300
+    for results in verify_here(lake).values():
+        assert results.violations == []
+        assert results.counts["serializable"].checked == 300
+
+
+def test_groups_and_transactions_are_measured(spark: SparkSession, tmp_path: Path) -> None:
+    report = report_here()
+    _measure_groups(spark, tmp_path / "groups", report, lambda _: None)
+    _measure_transactions(spark, tmp_path / "transactions", report, lambda _: None)
+    assert report.troubles == []
+    assert [figure.section for figure in report.figures] == ["groups", "transactions"]
+
+
 def test_every_part_is_measured(spark: SparkSession, tmp_path: Path) -> None:
     report = report_here()
     said: list[str] = []
     _measure_size(spark, 5_000, tmp_path, report, said.append)
     assert report.troubles == []
     sections = [figure.section for figure in report.figures]
-    assert sections == ["ingest", "rebuild", "verify", "follow", "follow", "majority"]
+    assert sections == [
+        *("ingest", "rebuild", "verify", "judge"),
+        *("follow", "follow", "follow", "majority", "answers", "answers"),
+    ]
     assert all(figure.value > 0 for figure in report.figures)
-    assert len(said) == 6
+    assert len(said) == len(sections)
     files = write_files(report, tmp_path / "out", plot=False)
     assert [file.name for file in files] == ["pipeline.json", "pipeline.csv", "pipeline.md"]
     assert json.loads(files[0].read_text("utf-8"))["figures"][0]["section"] == "ingest"
@@ -77,14 +106,16 @@ def test_every_part_is_measured(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_part_that_fails_costs_nothing_of_the_others(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise PySparkException("too busy\nat x.y")
 
-    for part in ("_consume", "_stream", "_follow"):
+    for part in ("_judge", "_stream", "_follow"):
         monkeypatch.setattr(pipeline, part, fail)
     report = report_here()
     _measure_size(spark, 5_000, tmp_path, report, lambda _: None)
-    assert [figure.section for figure in report.figures] == ["ingest", "verify", "majority"]
+    assert [figure.section for figure in report.figures] == [
+        *("ingest", "verify", "majority", "answers", "answers")
+    ]
     assert report.troubles[0] == "rebuild, the whole history, 5,000 rows: too busy"
 
 

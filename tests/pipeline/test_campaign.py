@@ -13,7 +13,7 @@ from coterie.campaign import run_and_check, run_campaign
 from coterie.cli import exits
 from coterie.cli.main import main
 from coterie.kernel.clock import seconds
-from coterie.simulation.campaign import Run, RunOptions, run_seed
+from coterie.simulation import RunOptions, SeedRun, run_seed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def test_a_run_is_checked_by_its_journals_too(tmp_path: Path) -> None:
     assert not (tmp_path / "failed").exists()
 
 
-def forging(seed: int, options: RunOptions) -> Run:
+def forging(seed: int, options: RunOptions) -> SeedRun:
     """Run a seed, and exchange two payloads in the journal of one replica behind its back."""
     came = run_seed(seed, options)
     folder = f"{options.journals}/{seed}"
@@ -87,7 +87,7 @@ def test_a_stack_without_a_journal_is_only_simulated(tmp_path: Path) -> None:
 
 
 def test_a_campaign_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    def sometimes(seed: int, options: RunOptions) -> Run:
+    def sometimes(seed: int, options: RunOptions) -> SeedRun:
         came = run_seed(seed, options)
         if seed == 4:
             came.violations.append("made up: for the test")
@@ -112,7 +112,7 @@ def test_on_the_command_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("coterie.pipeline.session.make_session", lambda **_: Kept(spark))
+    monkeypatch.setattr("coterie.pipeline.spark.session.make_session", lambda **_: Kept(spark))
     words = ["campaign", "--seeds", "2", "--duration", "1", "--replicas", "3"]
     words += ["--faults", "crash", "--out", str(tmp_path)]
     assert main(words) == exits.DONE

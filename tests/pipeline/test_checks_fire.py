@@ -14,8 +14,8 @@ from tests.pipeline.journals import COUNTER
 
 from coterie.kernel.records import ViewInstalled
 from coterie.kernel.views import Member, ViewId
-from coterie.pipeline.checks import CHECKS, MESSAGE_CHECK_NAMES
-from coterie.pipeline.lake import Lake
+from coterie.pipeline.engines.stack.checks import CHECKS, MESSAGE_CHECK_NAMES, SERVER_CHECK_NAMES
+from coterie.pipeline.lake.lake import Lake
 
 Row = dict[str, Any]
 Change = Callable[[Row], Row | None]
@@ -124,7 +124,7 @@ def test_a_clean_lake_breaks_nothing(counter_lake: Lake, optimistic_lake: Lake) 
     assert broken(optimistic_lake) == set()
     results = verify_here(counter_lake, PROGRAMS)["group"]
     unchecked = {name for name in CHECKS if not results.count(name).checked}
-    assert unchecked == set(MESSAGE_CHECK_NAMES)
+    assert unchecked == {*MESSAGE_CHECK_NAMES, *SERVER_CHECK_NAMES}
 
 
 @pytest.mark.parametrize(("check", "table", "change"), CASES, ids=[case[0] for case in CASES])
@@ -132,7 +132,7 @@ def test_check_fires(check: str, table: str, change: Change, counter_lake: Lake)
     assert edit(counter_lake, table, change)
     [results] = verify_here(counter_lake, PROGRAMS).values()
     assert results.count(check).found
-    proofs = [row for row in results.violations if row["check"] == check]
+    proofs = [row for row in results.violations if row["check_name"] == check]
     assert all(row["evidence"] and row["replicas"] and row["rows"] for row in proofs)
 
 
@@ -234,7 +234,9 @@ def test_a_majority_that_came_too_late(tmp_path: Path) -> None:
         told[name] += [installed, entries("g", name, 1, [b"x"])]
     write(tmp_path / "journals", "g", told)
     results = verify_here(seal_here(tmp_path / "journals", tmp_path / "lake"))["g"]
-    [violation] = [row for row in results.violations if row["check"] == "authoritative majority"]
+    [violation] = [
+        row for row in results.violations if row["check_name"] == "authoritative majority"
+    ]
     assert "only 1 of 3 replicas had accepted it" in violation["evidence"]
 
 

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.patience import PATIENCE
 
 from coterie.cli import exits
-from coterie.pipeline.java import java_home
 from coterie.pipeline.jobs import run_pipeline
+from coterie.pipeline.spark.java import java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +80,7 @@ def daemon(*words: str, ready: str, folder: Path) -> Iterator[str]:
             yield match[0]
         finally:
             process.terminate()
-            process.wait(timeout=60)
+            process.wait(timeout=PATIENCE)
             drain.join()
 
 
@@ -142,8 +143,8 @@ def ask(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(folder).to_pylist()
+def rows_of(out: Path, table: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(out / "tables" / table).to_pylist()
     return sorted(rows, key=str)
 
 
@@ -160,7 +161,7 @@ def run_at(place: list[str], journals: Path, spark: SparkSession, folder: Path) 
     assert told["standings"] == here.standings
     assert {row["verdict"] for row in told["verdicts"]} <= {"kept", "not checked"}
     for table in ("history", "verdicts"):
-        assert rows_of(folder / "there" / table) == rows_of(folder / "here" / table) != []
+        assert rows_of(folder / "there", table) == rows_of(folder / "here", table) != []
 
 
 def test_the_package_is_not_there_by_itself() -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from coterie.pipeline.checks import CHECKS
-from coterie.pipeline.schemas import HISTORY, JOURNAL_TABLES, VERDICTS, VIOLATIONS
+from coterie.pipeline.engines.stack.checks import CHECKS
+from coterie.pipeline.read.schemas import HISTORY, VERDICTS, VIOLATIONS
+from coterie.pipeline.read.tables import journal_tables, schema_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "operate" / "pipeline.md").read_text(encoding="utf-8")
 
 
 def test_every_check_is_documented() -> None:
@@ -17,12 +18,12 @@ def test_every_check_is_documented() -> None:
         assert f"| {check.name} | {check.paper} | {check.promise} |" in PAGE
 
 
-@pytest.mark.parametrize("table", JOURNAL_TABLES)
+@pytest.mark.parametrize("table", journal_tables())
 def test_every_column_of_the_lake_is_documented(table: str) -> None:
     start = PAGE.index(f"**{table}**")
     section = PAGE[start:]
     general = PAGE[PAGE.index("## Tables of the lake") : PAGE.index("**entries**")]
-    for name in JOURNAL_TABLES[table].names:
+    for name in schema_of(table).names:
         assert name.removeprefix("follows_") in section or name in general, name
 
 

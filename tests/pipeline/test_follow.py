@@ -9,6 +9,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
+from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -19,11 +20,11 @@ from tests.pipeline.test_growth import grow_in_order
 from tests.pipeline.test_jobs import COUNTER
 
 from coterie.cli import exits
+from coterie.cli.commands.pipeline import failed
 from coterie.cli.main import main
-from coterie.cli.pipeline import _reason
-from coterie.pipeline.events import read_events
 from coterie.pipeline.follow import ATTEMPTS_MAX, _look, _stream, follow
-from coterie.pipeline.jobs import Outcome, ResultsTaken, claimed, run_pipeline
+from coterie.pipeline.jobs import JobOutcome, ResultsTaken, claimed, run_pipeline
+from coterie.pipeline.publish.events import read_events
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 JOBS = ("seal", "history", "verify", "events")
 
 
-def rows_below(folder: Path) -> list[dict[str, Any]]:
-    """All rows of a partitioned table, in the order of positions."""
+def rows_below(out: Path, table: str) -> list[dict[str, Any]]:
+    """All rows of a partitioned table of results, in the order of positions."""
     rows = [
         row
-        for path in sorted(folder.rglob("*.parquet"))
+        for path in sorted((out / "tables" / table).rglob("*.parquet"))
         for row in pq.ParquetFile(path).read().to_pylist()
     ]
     return sorted(
@@ -47,7 +48,7 @@ def test_following_brings_up_to_date_what_has_grown(
     spark: SparkSession, counter_journals: Path, tmp_path: Path
 ) -> None:
     journals, out = tmp_path / "journals", tmp_path / "out"
-    told: list[Outcome] = []
+    told: list[JobOutcome] = []
     random = Random(3)  # noqa: S311 -- reproducible on purpose
 
     def catch_up() -> None:
@@ -57,19 +58,19 @@ def test_following_brings_up_to_date_what_has_grown(
     grow_in_order(counter_journals, journals, random)
     grow_in_order(counter_journals, journals, random)
     catch_up()
-    early = read_events(spark, out / "events").count()
+    early = read_events(spark, out / "tables" / "events").count()
     while grow_in_order(counter_journals, journals, random):
         pass
     catch_up()
     catch_up()
     assert len(told) == 2, "nothing has grown since"
     assert all(outcome.is_kept for outcome in told)
-    assert early < read_events(spark, out / "events").count()
+    assert early < read_events(spark, out / "tables" / "events").count()
     alone = run_pipeline(
         spark, [journals], tmp_path / "alone", jobs=JOBS, programs={"group": COUNTER}
     )
     assert alone.events == told[-1].events > 0
-    assert rows_below(out / "events") == rows_below(tmp_path / "alone" / "events")
+    assert rows_below(out, "events") == rows_below(tmp_path / "alone", "events")
 
 
 class Busy:
@@ -139,6 +140,24 @@ def test_following_once_without_a_stream(counter_journals: Path) -> None:
     assert called == [1]
 
 
+def test_what_lies_elsewhere_is_brought_before_each_look(
+    counter_journals: Path, tmp_path: Path
+) -> None:
+    """Once a journal is there, results are brought up to date."""
+    copytree(counter_journals / "group" / "a", tmp_path / "group" / "a")
+    done: list[str] = []
+
+    def refresh() -> None:
+        if "up to date" in done[1:]:
+            raise Enough
+        done.append("brought")
+        copytree(counter_journals / "group" / "b", tmp_path / "group" / "b")
+
+    with pytest.raises(Enough):
+        _look([str(tmp_path)], lambda: done.append("up to date"), 0.001, refresh=refresh)
+    assert done == ["up to date", "brought", "up to date"]
+
+
 @pytest.mark.slow  # the checks run several times over a history
 @pytest.mark.parametrize("seed", range(2))
 def test_no_promise_seems_broken_while_journals_grow_apart(
@@ -179,10 +198,10 @@ def test_options_that_cannot_be(
     assert said in capsys.readouterr().err
 
 
-def test_our_sentence_is_found_in_a_long_story() -> None:
+def test_our_sentence_is_found_in_a_long_story(capsys: pytest.CaptureFixture[str]) -> None:
     story = "[STREAM_FAILED] at x\n  coterie.journal.JournalDamaged: a/b: torn\nJVM stack"
-    assert _reason(RuntimeError(story)) == "coterie.journal.JournalDamaged: a/b: torn"
-    assert _reason(RuntimeError("first\nsecond")) == "first"
+    assert failed(RuntimeError(story)) == exits.UNKNOWN
+    assert capsys.readouterr().err == "coterie: a/b: torn\n"
 
 
 # What `coterie pipeline follow` does, on a Spark that starts sooner.
@@ -191,7 +210,7 @@ import sys
 from pathlib import Path
 from coterie.pipeline.follow import follow
 from coterie.pipeline.jobs import claimed
-from coterie.pipeline.session import SMALL, make_session
+from coterie.pipeline.spark.session import SMALL, make_session
 from tests.pipeline.test_follow import JOBS
 from tests.pipeline.test_jobs import COUNTER
 
@@ -211,10 +230,10 @@ with claimed(out):
 
 @pytest.mark.long
 def test_killed_at_any_moment(spark: SparkSession, counter_journals: Path, tmp_path: Path) -> None:
-    """`kill -9` during each of the jobs, while journals grow; then once in peace."""
+    """`kill -9` during each of the steps, while journals grow; then once in peace."""
     journals, out = tmp_path / "journals", tmp_path / "out"
     random = Random(1)  # noqa: S311 -- reproducible on purpose
-    for moment in JOBS:
+    for moment in ("seal", "history+verify+events", "seal", "history+verify+events"):
         grow_in_order(counter_journals, journals, random)
         kill_during(moment, journals, out)
     while grow_in_order(counter_journals, journals, random):
@@ -224,14 +243,14 @@ def test_killed_at_any_moment(spark: SparkSession, counter_journals: Path, tmp_p
         follow(spark, [journals], out, jobs=JOBS, programs=programs, once=True)
     alone = tmp_path / "alone"
     assert run_pipeline(spark, [journals], alone, jobs=JOBS, programs=programs).is_kept
-    assert rows_below(out / "events") == rows_below(alone / "events") != []
-    assert rows_below(out / "history") == rows_below(alone / "history") != []
+    assert rows_below(out, "events") == rows_below(alone, "events") != []
+    assert rows_below(out, "history") == rows_below(alone, "history") != []
     left = [path for path in out.rglob("_*") if path.name.startswith(("_draft", "_old"))]
     assert not left, "orphans are swept"
 
 
 def kill_during(moment: str, journals: Path, out: Path) -> None:
-    """Follow until a job begins, and kill everything then."""
+    """Follow until a step begins, and kill everything then."""
     with subprocess.Popen(
         [sys.executable, "-c", FOLLOW, journals, out],
         cwd=Path(__file__).parent.parent.parent,
@@ -242,7 +261,12 @@ def kill_during(moment: str, journals: Path, out: Path) -> None:
     ) as process:
         assert process.stdout is not None
         try:
-            assert any(line.strip() == moment for line in process.stdout), "it came to that job"
+            for line in process.stdout:
+                if line.strip() == moment:
+                    break
+                assert line.strip() in {"seal", "history+verify+events"}, "a step nobody waits for"
+            else:
+                pytest.fail("it ended before it came to that step")
         finally:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL

@@ -11,9 +11,9 @@ from tests.pipeline.by_hand import begin, entries, settled, write
 from tests.pipeline.test_reading import rows_of
 
 from coterie.journal import FileDisk, JournalDamaged, begin_life, recover
-from coterie.pipeline.growth import STREAMED, Place, place_now, read_slice, slices_between
-from coterie.pipeline.lake import Lake
-from coterie.pipeline.planning import NoJournals
+from coterie.pipeline.lake.lake import Lake
+from coterie.pipeline.read.growth import Place, place_now, read_slice, slices_between, streamed
+from coterie.pipeline.read.places import NoJournals
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,13 +60,13 @@ def test_all_rows_come_once_whatever_the_moments(
 ) -> None:
     random = Random(seed)  # noqa: S311 -- reproducible on purpose
     place: Place = {}
-    got: dict[str, list[Row]] = {table: [] for table in STREAMED}
+    got: dict[str, list[Row]] = {table: [] for table in streamed()}
     batches: list[tuple[Place, Place, list[Row]]] = []
     is_behind = True
     while is_behind:
         is_behind = grow_in_order(optimistic_journals, tmp_path, random)
         latest = place_now([str(tmp_path)], place)
-        for table in STREAMED:
+        for table in streamed():
             found = between(place, latest, table)
             got[table] += found
             if table == "entries":

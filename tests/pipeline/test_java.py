@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.pipeline.java import bundled_home, java_home, version_of
+from coterie.pipeline.spark.java import bundled_home, java_home, version_of
 
 
 def test_the_bundled_java_runs_without_the_module_it_lacks(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ RUN = """
 import sys
 from pathlib import Path
 from coterie.pipeline.jobs import run_pipeline
-from coterie.pipeline.session import SMALL, make_session
+from coterie.pipeline.spark.session import SMALL, make_session
 
 spark = make_session(master="local[1]", settings=SMALL)
 outcome = run_pipeline(spark, [sys.argv[1]], Path(sys.argv[2]), jobs=("seal", "history", "verify"))

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.kernel.views import Configuration
-from coterie.pipeline import witnesses as told_by
-from coterie.pipeline.judging import Acceptances, Standing, judge
-from coterie.pipeline.witnesses import Void, Voiding, Witness
+from coterie.pipeline.history import witnesses as told_by
+from coterie.pipeline.history.gathering import _Telling
+from coterie.pipeline.history.judging import Acceptances, EntryStanding, judge
+from coterie.pipeline.history.witnesses import Void, Voiding, Witness
 
 WIDTH = 6
 NAMES = ("a", "b", "c", "d")
@@ -33,12 +34,12 @@ witnesses = st.builds(
         voidings=sorted(events, key=lambda event: event.key),
         settled=settled,
         covered=covered,
-        is_complete=whole,
+        silences=[] if whole is None else [whole],
     ),
     st.lists(voidings, max_size=2),
     st.integers(0, WIDTH),
     st.sampled_from([0, 0, 0, 2, WIDTH]),
-    st.booleans(),
+    st.sampled_from([None, None, (0, NEVER), (2, NEVER), (1, 4)]),
 )
 rows_of_replicas = st.lists(
     st.tuples(
@@ -62,9 +63,8 @@ def fate(witness: Witness, key: int, position: int) -> tuple[bool, bool, bool]:
 
 def judge_slowly(  # noqa: C901, PLR0912 -- the rule in one place
     rows: Rows, testimony: told_by.Testimony
-) -> dict[tuple[int, int], Standing]:
+) -> dict[tuple[int, int], EntryStanding]:
     majority = testimony.configuration.majority
-    missing = set(testimony.names_of(testimony.missing))
     holders: dict[tuple[int, int], set[str]] = {}
     alive: dict[tuple[int, int], set[str]] = {}
     given: dict[tuple[int, int], set[str]] = {}
@@ -80,9 +80,14 @@ def judge_slowly(  # noqa: C901, PLR0912 -- the rule in one place
     candidates: dict[int, list[tuple[int, int]]] = {}
     for each in sorted(holders):
         candidates.setdefault(each[0], []).append(each)
-    result: dict[tuple[int, int], Standing] = {}
+    result: dict[tuple[int, int], EntryStanding] = {}
     for position, rivals in candidates.items():
         held = set().union(*(alive[each] for each in rivals))
+        missing = {
+            witness.replica
+            for witness in testimony.witnesses
+            if any(above < position <= last for above, last in witness.silences)
+        }
         strong: list[tuple[int, tuple[int, int]]] = []
         sizes: dict[tuple[int, int], int] = {}
         for each in rivals:
@@ -97,13 +102,13 @@ def judge_slowly(  # noqa: C901, PLR0912 -- the rule in one place
         best = max(strong, key=lambda pair: (pair[0], -pair[1][1]))[1] if strong else None
         for each in rivals:
             if each == best:
-                result[each] = Standing.AUTHORITATIVE
+                result[each] = EntryStanding.AUTHORITATIVE
             elif best is not None or given[each] - alive[each]:
-                result[each] = Standing.ROLLED_BACK
+                result[each] = EntryStanding.ROLLED_BACK
             elif missing and sizes[each] >= majority:
-                result[each] = Standing.UNDECIDABLE
+                result[each] = EntryStanding.UNDECIDABLE
             else:
-                result[each] = Standing.OPTIMISTIC
+                result[each] = EntryStanding.OPTIMISTIC
     return result
 
 
@@ -119,7 +124,7 @@ def test_columns_and_rows_come_to_the_same(rows: Rows, told: list[Witness]) -> N
         Acceptances(columns[2], columns[3], columns[0], columns[1]), testimony, 0, WIDTH + 1
     )
     found = {
-        (position, entry): Standing(standing)
+        (position, entry): EntryStanding(standing)
         for position, entry, standing in zip(
             judgement.positions.tolist(),
             judgement.fingerprints.tolist(),
@@ -128,3 +133,22 @@ def test_columns_and_rows_come_to_the_same(rows: Rows, told: list[Witness]) -> N
         )
     }
     assert found == judge_slowly(rows, testimony)
+
+
+def test_who_has_lost_its_memory_says_nothing_of_what_it_had() -> None:
+    """Life 5 began with an empty disk; a segment of life 6 began before a state was fetched.
+
+    That segment remembered a history of no length, which was taken for all that there had ever
+    been: whom it had acknowledged entries to in its lost lives were said to have settled too early.
+    """
+    witness = Witness("a", lives=[5, 6])
+    telling = _Telling(witness)
+    forgotten = {"version_position": 0, "settled": 0, "is_zombie": True, "is_after_gap": False}
+    for place, lost in (((5, 1), True), ((6, 1), False), ((6, 15), False)):
+        row = {"event": "segment", "first": place[1], "is_after_loss": lost, **forgotten}
+        telling.tell(witness.key(*place), row)
+    adopted = {"position": 0, "restored": 36, "version_position": 36}
+    telling.tell(witness.key(6, 15), {"event": "adopted", **adopted})
+    telling.finish(is_whole=True)
+    assert witness.is_silent_at(np.arange(1, 37)).all()
+    assert not witness.is_silent_at(np.array([37])).any()

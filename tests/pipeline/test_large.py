@@ -12,17 +12,17 @@ from tests.pipeline.by_hand import MEMBERS, NAMES, VIEW, begin, entries, settled
 from tests.pipeline.here import history_here, seal_here, verify_here
 
 from coterie.kernel.records import Record
-from coterie.pipeline.columns import base_of, fingerprints, stamps
-from coterie.pipeline.lake import Lake
-from coterie.pipeline.results import Results
-from coterie.pipeline.schemas import ENTRIES, MEMBER
-from coterie.pipeline.schemas import VIEW as VIEW_TYPE
+from coterie.pipeline.history.results import Results
+from coterie.pipeline.lake.lake import Lake
+from coterie.pipeline.read.columns import base_of, fingerprints, stamps
+from coterie.pipeline.read.schemas import ENTRIES, MEMBER, TIME, stored
+from coterie.pipeline.read.schemas import VIEW as VIEW_TYPE
 
 
 def assert_flip_is_found(results: Results, first: int) -> None:
     """Two neighbours changed places at one replica: both places are named, and nothing else."""
     for check in ("one authoritative entry", "global ordering"):
-        found = [row for row in results.violations if row["check"] == check]
+        found = [row for row in results.violations if row["check_name"] == check]
         assert [row["position"] for row in found] == [first, first + 1]
         assert all({place["replica"] for place in row["rows"]} == set(NAMES) for row in found)
 
@@ -68,13 +68,14 @@ def write_entries(lake: Lake, name: str, size: int, flipped: int) -> None:
         "payload": pa.repeat(pa.scalar(b"", pa.binary()), size),
         "stamp": pa.array(stamped.view(np.int64)),
         "fingerprint": pa.array(prints.view(np.int64)),
-        "group": pa.repeat(pa.scalar("g"), size),
         "replica": pa.repeat(pa.scalar(name), size),
     }
-    constants = {"incarnation": 1, "sequence": 6, "at": 1}
+    constants = {"incarnation": 1, "sequence": 6, "recorded_at": 1}
     for column, constant in constants.items():
         columns[column] = pa.repeat(pa.scalar(constant, pa.int64()), size)
-    table = pa.table([columns[field.name] for field in ENTRIES], schema=ENTRIES)
+    columns["recorded_at"] = columns["recorded_at"].cast(TIME)
+    schema = stored(ENTRIES)
+    table = pa.table([columns[field.name] for field in schema], schema=schema)
     ranges = positions // lake.width
     for number in range(int(ranges[-1]) + 1):
         inside = np.flatnonzero(ranges == number)

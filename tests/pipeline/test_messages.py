@@ -13,8 +13,8 @@ from tests.pipeline.here import broken, edit, seal_here, verify_here
 
 from coterie.kernel.clock import seconds
 from coterie.kernel.records import Record, Started
-from coterie.pipeline.checks import MESSAGE_CHECK_NAMES, VIEW_CHECK_NAMES
-from coterie.pipeline.lake import Lake
+from coterie.pipeline.engines.stack.checks import MESSAGE_CHECK_NAMES, VIEW_CHECK_NAMES
+from coterie.pipeline.lake.lake import Lake
 from coterie.simulation import Group, Simulation
 
 Row = dict[str, Any]

@@ -13,13 +13,14 @@ from tests.pipeline.here import seal_here
 
 from coterie.journal import FileDisk, JournalDamaged, JournalReader, list_journals
 from coterie.kernel.records import EntriesAccepted
-from coterie.pipeline import witnesses
-from coterie.pipeline.columns import make_maker
-from coterie.pipeline.findings import findings_of, unlinked_segments
-from coterie.pipeline.lake import Lake, LakeError
-from coterie.pipeline.planning import NoJournals, plan
-from coterie.pipeline.reading import read_segment
-from coterie.pipeline.sealing import seal_segment, sweep
+from coterie.pipeline.history import gathering
+from coterie.pipeline.lake.findings import findings_of, unlinked_segments
+from coterie.pipeline.lake.lake import Lake, LakeError
+from coterie.pipeline.lake.sealing import seal_segment, sweep
+from coterie.pipeline.read.places import NoJournals
+from coterie.pipeline.read.planning import plan
+from coterie.pipeline.read.reading import read_segment
+from coterie.pipeline.read.tables import make_maker
 
 Row = dict[str, Any]
 
@@ -53,7 +54,7 @@ def test_fingerprints_tell_entries_apart() -> None:
     maker = make_maker("entries", "g", "a", 1)
     same = entries("g", "a", 1, [b"x", b"y"])
     for record in (same, entries("g", "a", 1, [b"x", b"z"]), entries("g", "a", 2, [b"x"])):
-        maker.add(record, 1)  # type: ignore[arg-type]
+        maker.add(record, 1)
     first, second, third, fourth, fifth = maker.take()["fingerprint"].to_pylist()
     assert first == third
     assert len({first, second, fourth, fifth}) == 4
@@ -74,7 +75,7 @@ def test_damage_is_a_finding_and_the_rest_is_read(
     assert finding["path"] in str(segment)
     assert 0 < len(whole) - len(rows_of(folder, "entries")) < 100
     lake = seal_here(folder, tmp_path / "lake")
-    [testimony] = witnesses.testimonies_of(lake).values()
+    testimony = gathering.testimony_of(lake, "group")
     assert testimony.names_of(testimony.missing) == ["a"]
 
 
@@ -127,7 +128,7 @@ def test_a_segment_of_another_group_is_a_finding(tmp_path: Path) -> None:
     place = "a/000001/000000000000001.segment"
     (tmp_path / "one" / place).write_bytes((tmp_path / "two" / place).read_bytes())
     [finding] = rows_of(tmp_path, "findings")
-    assert (finding["group"], finding["kind"]) == ("one", "misplaced")
+    assert (finding["group_name"], finding["kind"]) == ("one", "misplaced")
     assert "group two" in finding["reason"]
 
 
@@ -182,7 +183,7 @@ def test_where_there_is_no_journal_a_sentence_says_so(tmp_path: Path) -> None:
 def test_what_is_void_is_not_read(tmp_path: Path) -> None:
     write(tmp_path, "g", {"a": [*begin("g", "a"), entries("g", "a", 1, [b"x"])]})
     [task] = plan([tmp_path])
-    passed_over = replace(task, limit=3)
+    passed_over = replace(task, last_valid=3)
     found = list(read_segment(passed_over, ("entries", "findings")))
     assert [table for table, _ in found] == ["findings"]
     assert found[0][1]["kind"].to_pylist() == ["void"]
@@ -201,9 +202,10 @@ def test_sealing_again_changes_nothing(counter_journals: Path, tmp_path: Path) -
 def test_what_a_killed_run_left_is_swept(counter_journals: Path, tmp_path: Path) -> None:
     lake = seal_here(counter_journals, tmp_path / "lake")
     before = sorted(lake.files())
-    for name in ("_draft-a.parquet", "nobody-000001-000000000000001.parquet"):
-        (lake.path("entries/group/000000000") / name).write_bytes(b"half")
-    lake.path("segments/group/_draft-x.parquet").write_bytes(b"half")
+    place = lake.path("entries/group_name=group/range_number=000000000")
+    for name in ("_draft-a.parquet.part", "nobody-000001-000000000000001.parquet"):
+        (place / name).write_bytes(b"half")
+    lake.path("segments/group_name=group/_draft-x.parquet.part").write_bytes(b"half")
     assert sweep(lake) == 3
     assert sorted(lake.files()) == before
 
@@ -215,7 +217,7 @@ def test_a_segment_that_lost_its_end_is_sealed_again(tmp_path: Path) -> None:
     lake = seal_here(tmp_path / "journals", tmp_path / "lake", width=10)
     assert list(lake.ranges("g")) == [0, 1, 2, 3]
     [task] = plan([tmp_path / "journals"])
-    seal_segment(replace(task, limit=len(begin("g", "a")) + 12), lake)
+    seal_segment(replace(task, last_valid=len(begin("g", "a")) + 12), lake)
     sweep(lake)
     assert list(lake.ranges("g")) == [0, 1]
 
@@ -235,6 +237,10 @@ def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path) -> None:
         Lake.make(tmp_path)
     with pytest.raises(LakeError, match="is no lake: seal journals into it first"):
         Lake.open(tmp_path)
+    for damaged in ("", "{", '{"format": 1}', '{"format": 1, "width": 0}', "[" * 100_000):
+        (tmp_path / "lake.json").write_text(damaged, encoding="utf-8")
+        with pytest.raises(LakeError, match=r"lake\.json is damaged .*: remove .*, and run again"):
+            Lake.open(tmp_path)
     (tmp_path / "lake.json").write_text('{"format": 99, "width": 1}', encoding="utf-8")
-    with pytest.raises(LakeError, match="format 99, and this release knows 1"):
+    with pytest.raises(LakeError, match="format 99, and this release knows 2"):
         Lake.open(tmp_path)

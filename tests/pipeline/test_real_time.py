@@ -9,8 +9,8 @@ import pytest
 from tests.pipeline.by_hand import NAMES, begin, entries, replied, settled, write
 from tests.pipeline.here import seal_here, verify_here
 
-from coterie.objects.commands import Call, encode_command
-from coterie.pipeline.results import Results
+from coterie.objects.execution.commands import Call, encode_command
+from coterie.pipeline.history.results import Results
 
 SECOND = 1_000_000
 NO_ARGUMENTS = msgspec.Raw(msgspec.msgpack.encode(()))
@@ -57,7 +57,7 @@ def test_a_call_before_one_that_had_ended_is_found(width: int, tmp_path: Path) -
     times = [(asked * SECOND, answered * SECOND) for asked, answered in SWAPPED]
     results = verify_calls(tmp_path, times, width=width)
     [violation] = results.violations
-    assert violation["check"] == "linearizability"
+    assert violation["check_name"] == "linearizability"
     assert violation["position"] == 2
     assert "what stands at 3 had been answered" in violation["evidence"]
     assert {row["replica"] for row in violation["rows"]} == set(NAMES)
@@ -75,5 +75,5 @@ def test_an_answer_of_another_request_is_found(tmp_path: Path) -> None:
     write(tmp_path / "journals", "g", told)
     lake = seal_here(tmp_path / "journals", tmp_path / "lake")
     [violation] = verify_here(lake)["g"].violations
-    assert violation["check"] == "exactly once"
+    assert violation["check_name"] == "exactly once"
     assert "where request 1 of session 1 stands" in violation["evidence"]

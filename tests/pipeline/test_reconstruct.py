@@ -16,9 +16,9 @@ from coterie.journal.keeper import KeeperSettings
 from coterie.journal.retention import Retention
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import seconds
-from coterie.kernel.engine import Version
-from coterie.kernel.records import HistoryAdopted, Record
-from coterie.kernel.views import Member, ViewId
+from coterie.kernel.engine import Run, Version
+from coterie.kernel.records import EntriesAccepted, HistoryAdopted, Record, Started, ViewInstalled
+from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId
 from coterie.simulation import Group
 
 Row = dict[str, Any]
@@ -176,4 +176,38 @@ def test_names_of_groups_may_be_anything(tmp_path: Path) -> None:
     lake = seal_here(tmp_path / "journals", tmp_path / "lake")
     assert lake.groups() == [group]
     [row] = history_here(lake)
-    assert (row["group"], row["standing"]) == (group, "authoritative")
+    assert (row["group_name"], row["standing"]) == (group, "authoritative")
+
+
+def test_a_replica_that_replaced_another_has_an_incarnation_like_the_time_of_day(
+    tmp_path: Path,
+) -> None:
+    """Such a number does not fit into the upper bits of a key; the pipeline failed with it."""
+    replaced = 1_763_424_000
+    told: dict[str, list[Record]] = {
+        name: [*accepted(name, b"x", b"y"), settled("g", name, 2)] for name in "ab"
+    }
+    write(tmp_path / "journals", "g", told)
+    me = Member("c", replaced)
+    members = (Member("a", 1), Member("b", 1), me)
+    later: list[Record] = [
+        Started("g", me, 1, stack=SAFE, configuration=Configuration(1, NAMES), is_zombie=True),
+        ViewInstalled(
+            "g", me, 1, view=LATER, members=members, previous=NO_VIEW, transitional=(me,)
+        ),
+        HistoryAdopted(
+            *("g", me, 1),
+            view=LATER,
+            source=Member("b", 1),
+            version=Version(VIEW, 2),
+            kept=0,
+            restored=0,
+        ),
+        EntriesAccepted("g", me, 1, run=Run(VIEW, 1, 1, Member("a", 1), 1, [b"x", b"y"])),
+    ]
+    write(tmp_path / "journals", "g", {"c": later}, incarnation=replaced)
+    lake = seal_here(tmp_path / "journals", tmp_path / "lake", width=1)
+    rows = history_here(lake)
+    assert [row["accepted_by"] for row in rows] == [["a", "b", "c"]] * 2
+    # What is not there of b's second view is damage of this story, not of the keys.
+    assert broken(lake) <= {"validity"}

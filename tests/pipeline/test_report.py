@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
@@ -12,28 +13,27 @@ import pyarrow.parquet as pq
 import pytest
 from tests.pipeline.here import Row, edit
 
-from coterie.pipeline.charts import Line, plot, timeline
-from coterie.pipeline.figures import (
+from coterie.pipeline.engines import families_of, family_named
+from coterie.pipeline.jobs import JobOutcome
+from coterie.pipeline.lake.ranges import ranges_of
+from coterie.pipeline.publish.charts import Line, plot, timeline
+from coterie.pipeline.publish.figures import (
     BUCKETS,
     DOWN,
     OTHER,
     PRIMARY,
     Change,
     Figures,
-    Slice,
     Span,
+    TimeSlice,
     _count_answers,
     figures_of,
     slice_width,
 )
-from coterie.pipeline.jobs import Outcome
-from coterie.pipeline.ranges import ranges_of
-from coterie.pipeline.report import _page, _write_data
+from coterie.pipeline.publish.report import CHAPTERS_MAX, _page, _write_data
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from coterie.pipeline.lake import Lake
+    from coterie.pipeline.lake.lake import Lake
 
 NASTY = "<script>alert('x')</script>&\"'"
 
@@ -46,7 +46,7 @@ def figures_here(lake: Lake, group: str = "group") -> Figures:
         for row in _count_answers(task, width).to_pylist():
             histogram = answers.setdefault(row["slice"], [0] * BUCKETS)
             histogram[row["bucket"]] += row["count"]
-    return figures_of(lake, group, answers)
+    return figures_of(lake, group, families_of(lake)[group], answers)
 
 
 def some_figures(name: str = "calls") -> Figures:
@@ -67,7 +67,10 @@ def some_figures(name: str = "calls") -> Figures:
             Change(2_000_000, "2a", name, joined=name, lost="", gap=None),
             Change(12_500_000, "3a", "a", joined="", lost=name, gap=250_000),
         ],
-        slices=[Slice(2_500_000, 10, 10.0, 800.0, 4_000.0), Slice(3_500_000, 0, 0.0, 0.0, 0.0)],
+        slices=[
+            TimeSlice(2_500_000, 10, 10.0, 800.0, 4_000.0),
+            TimeSlice(3_500_000, 0, 0.0, 0.0, 0.0),
+        ],
         answers=10,
         p50=800.0,
         p99=4_000.0,
@@ -77,8 +80,8 @@ def some_figures(name: str = "calls") -> Figures:
 
 def verdict(**changes: object) -> dict[str, object]:
     return {
-        "group": "calls",
-        "check": "exactly once",
+        "group_name": "calls",
+        "check_name": "exactly once",
         "paper": "objects 5.1",
         "promise": "No request is executed twice.",
         "verdict": "kept",
@@ -91,8 +94,8 @@ def verdict(**changes: object) -> dict[str, object]:
 
 def violation(**changes: object) -> dict[str, object]:
     return {
-        "group": "calls",
-        "check": "exactly once",
+        "group_name": "calls",
+        "check_name": "exactly once",
         "position": 17,
         "view": None,
         "replicas": ["a", "b"],
@@ -104,11 +107,11 @@ def violation(**changes: object) -> dict[str, object]:
 
 def finding(**changes: object) -> dict[str, object]:
     return {
-        "group": "calls",
+        "group_name": "calls",
         "replica": "a",
         "incarnation": 1,
         "path": "calls/a/000001/000000000000001.segment",
-        "offset": 4096,
+        "byte_offset": 4096,
         "kind": "torn tail",
         "reason": "a turn of 300 bytes has only 12",
         "first": 88,
@@ -162,7 +165,7 @@ def test_figures_of_a_run(counter_lake: Lake) -> None:
     assert 0 < figures.availability <= 1
     assert figures.answers == sum(each.count for each in figures.slices) > 0
     assert figures.p50 == figures.p99 == 0, "simulated clients do not say when they asked"
-    assert "<h3>Latency</h3>" not in _page([figures], Outcome(counter_lake.path("")), [])
+    assert "<h3>Latency</h3>" not in _page([figures], JobOutcome(counter_lake.path("")), [])
     views = [int(re.match(r"\d+", change.view)[0]) for change in figures.changes]  # type: ignore[index]
     assert views == sorted(views)
     assert figures.changes[0].gap is None
@@ -176,7 +179,7 @@ def test_a_replica_that_was_killed_is_down_until_it_starts_again(optimistic_lake
         for row in optimistic_lake.table("lives", "group").to_pylist()
         if row["event"] == "started"
     ]
-    births = {(row["replica"], row["at"]) for row in started if row["incarnation"] > 1}
+    births = {(row["replica"], row["recorded_at"]) for row in started if row["incarnation"] > 1}
     downs = [span for span in figures_here(optimistic_lake).spans if span.state == DOWN]
     assert downs
     assert {(span.replica, span.end) for span in downs} <= births
@@ -194,23 +197,23 @@ def test_availability_is_the_share_of_time_in_a_primary_view(counter_lake: Lake)
 
 def test_latencies_are_of_requests_that_say_when_they_were_made(counter_lake: Lake) -> None:
     def timed(row: Row) -> Row:
-        return {**row, "asked_at": row["at"] - 5_000 if row["session"] % 2 else 0}
+        return {**row, "asked_at": row["recorded_at"] - 5_000 if row["session"] % 2 else 0}
 
     assert edit(counter_lake, "replies", timed)
     figures = figures_here(counter_lake)
     assert 4_000 < figures.p50 == figures.p99 < 6_000
-    assert "<h3>Latency</h3>" in _page([figures], Outcome(counter_lake.path("")), [])
+    assert "<h3>Latency</h3>" in _page([figures], JobOutcome(counter_lake.path("")), [])
 
 
 def test_a_group_of_which_nothing_is_known(tmp_path: Path) -> None:
-    from coterie.pipeline.lake import Lake  # noqa: PLC0415 -- the name is for types above
+    from coterie.pipeline.lake.lake import Lake  # noqa: PLC0415 -- the name is for types above
 
-    figures = figures_of(Lake.make(tmp_path / "lake"), "nobody", {})
+    figures = figures_of(Lake.make(tmp_path / "lake"), "nobody", family_named("stack"), {})
     assert not figures.spans
     assert not figures.slices
     assert not figures.changes
     assert figures.availability == 0.0
-    assert "Group nobody" in Reading(_page([figures], Outcome(tmp_path), [])).text
+    assert "Group nobody" in Reading(_page([figures], JobOutcome(tmp_path), [])).text
 
 
 # ---- drawings
@@ -266,13 +269,13 @@ def test_a_plot_of_nothing() -> None:
 
 
 def test_a_page_with_everything_that_can_go_wrong(tmp_path: Path) -> None:
-    outcome = Outcome(
+    outcome = JobOutcome(
         tmp_path,
         standings={"authoritative": 1000, "rolled back": 3},
         verdicts=[
             verdict(verdict="broken", violations=60),
-            verdict(check="one history", verdict="undecided", remark="b is missing (3 rows)"),
-            verdict(check="of another group", group="other"),
+            verdict(check_name="one history", verdict="undecided", remark="b is missing (3 rows)"),
+            verdict(check_name="of another group", group_name="other"),
         ],
         violations=[violation(position=each) for each in range(60)],
     )
@@ -291,28 +294,28 @@ def test_a_page_with_everything_that_can_go_wrong(tmp_path: Path) -> None:
 
 
 def test_a_page_without_verdicts_claims_nothing(tmp_path: Path) -> None:
-    read = Reading(_page([some_figures()], Outcome(tmp_path), []))
+    read = Reading(_page([some_figures()], JobOutcome(tmp_path), []))
     assert "No promise was checked in this run." in read.text
     assert "All journals could be read whole." in read.text
     assert "Violations" not in read.text
 
 
 def test_names_and_reasons_cannot_become_markup(tmp_path: Path) -> None:
-    words = dict.fromkeys(("check", "promise", "paper", "verdict", "remark"), NASTY)
-    outcome = Outcome(
+    words = dict.fromkeys(("check_name", "promise", "paper", "verdict", "remark"), NASTY)
+    outcome = JobOutcome(
         tmp_path,
         standings={NASTY: 1},
-        verdicts=[verdict(group=NASTY, **words)],
+        verdicts=[verdict(group_name=NASTY, **words)],
         violations=[
             violation(
-                check=NASTY,
+                check_name=NASTY,
                 evidence=NASTY,
                 replicas=[NASTY],
                 rows=[{"replica": NASTY, "incarnation": 1, "sequence": 2}],
             )
         ],
     )
-    names = dict.fromkeys(("group", "replica", "kind", "reason", "path"), NASTY)
+    names = dict.fromkeys(("group_name", "replica", "kind", "reason", "path"), NASTY)
     page = _page([some_figures(NASTY)], outcome, [finding(**names)])
     assert "<script" not in page
     read = Reading(page)
@@ -325,7 +328,38 @@ def test_the_same_figures_as_parquet_and_json(tmp_path: Path) -> None:
     for table, rows in (("spans", 8), ("changes", 4), ("slices", 4)):
         written = pq.read_table(tmp_path / "figures" / f"{table}.parquet")
         assert len(written) == rows
-        assert set(written["group"].to_pylist()) == {"one", "two"}
-    assert pa.types.is_int64(
-        pq.read_schema(tmp_path / "figures" / "changes.parquet").field("gap").type
-    )
+        assert set(written["group_name"].to_pylist()) == {"one", "two"}
+    schema = pq.read_schema(tmp_path / "figures" / "changes.parquet")
+    assert pa.types.is_int64(schema.field("gap_us").type)
+
+
+def many_groups(count: int) -> tuple[list[Figures], JobOutcome]:
+    """So many groups; a promise to one of them was broken, and one cannot be told of."""
+    names = [f"group {number:04}" for number in range(count)]
+    words = {names[count // 2]: "broken", names[count // 3]: "undecided"}
+    verdicts = [
+        verdict(group_name=name, verdict=words.get(name, "kept"), check_name=f"check {number}")
+        for name in names
+        for number in range(20)
+    ]
+    broken = violation(group_name=names[count // 2], check_name="check 3")
+    outcome = JobOutcome(Path("out"), verdicts=verdicts, violations=[broken])
+    return [some_figures(name) for name in names], outcome
+
+
+def test_many_groups_have_an_index_the_worst_first() -> None:
+    figures, outcome = many_groups(1_000)
+    page = _page(figures, outcome, [])
+    rows = re.findall(r'<tr class="([\w-]+)"><td>(?:<a href="#group-\d+">)?(group \d+)', page)
+    assert rows[:3] == [
+        ("broken", "group 0500"),
+        ("undecided", "group 0333"),
+        ("kept", "group 0000"),
+    ]
+    assert len({name for _, name in rows}) == 1_000
+    assert page.count("<details open>") == 1, "what was broken is open"
+    assert page.count("<details") == CHAPTERS_MAX
+    assert page.index("Violations") < page.index("1,000 groups") < page.index("<details")
+    assert len(page.encode()) < 10_000_000
+    for place in range(CHAPTERS_MAX):
+        assert page.count(f'id="group-{place}"') == page.count(f'href="#group-{place}"') == 1

@@ -7,8 +7,8 @@ import pytest
 from msgspec import Raw
 from msgspec.msgpack import encode
 
-from coterie.objects.commands import Call, Calls, Read, encode_command
-from coterie.pipeline.requests import NO_SESSION, requests_of
+from coterie.objects.execution.commands import Call, Calls, Read, encode_command
+from coterie.pipeline.history.requests import NO_SESSION, requests_of
 
 CALLS = [
     encode_command(Call(7, number, "add", Raw(encode([number])), 1000 + number, 1, 0))

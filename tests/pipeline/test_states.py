@@ -16,21 +16,21 @@ from coterie.journal.retention import Retention
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import seconds
 from coterie.kernel.views import ViewId, Viewstamp
-from coterie.pipeline import witnesses
-from coterie.pipeline.dumps import agreed, digest_of, list_dumps, load
-from coterie.pipeline.lake import Lake
-from coterie.pipeline.replay import CannotReplay, Program
-from coterie.pipeline.states import state_at
-from coterie.pipeline.verify import verify
+from coterie.pipeline.history import gathering
+from coterie.pipeline.history.dumps import agreed, digest_of, list_dumps, load
+from coterie.pipeline.history.replay import CannotReplay, Program
+from coterie.pipeline.history.states import state_at
+from coterie.pipeline.history.verify import verify
+from coterie.pipeline.lake.lake import Lake
 from coterie.ready import Counter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from coterie.objects.machine import Machine
+    from coterie.objects.execution.machine import StateMachine
 
 
-def value(machine: Machine) -> int:
+def value(machine: StateMachine) -> int:
     assert isinstance(machine.object, Counter)
     return int(machine.object.value)
 
@@ -41,7 +41,7 @@ def end_of(lake: Lake) -> int:
 
 
 def test_the_state_at_any_place_follows_from_the_history(counter_lake: Lake) -> None:
-    [testimony] = witnesses.testimonies_of(counter_lake).values()
+    testimony = gathering.testimony_of(counter_lake, "group")
     row = next(row for row in history_here(counter_lake) if row["position"] == 42)
     stamp = Viewstamp(ViewId(**row["view"]), row["number"])
     by_position = state_at(counter_lake, testimony, COUNTER, 42)
@@ -53,7 +53,7 @@ def test_the_state_at_any_place_follows_from_the_history(counter_lake: Lake) -> 
 
 
 def test_there_is_no_state_behind_the_end_nor_behind_a_gap(counter_lake: Lake) -> None:
-    [testimony] = witnesses.testimonies_of(counter_lake).values()
+    testimony = gathering.testimony_of(counter_lake, "group")
     with pytest.raises(CannotReplay, match="the history at hand ends at"):
         state_at(counter_lake, testimony, COUNTER, 10**6)
     edit(counter_lake, "entries", lambda row: None if row["position"] == 30 else row)
@@ -82,7 +82,7 @@ def test_dumps_alone_give_the_authoritative_state(
     newest, *older = agreed(spark, [folder])
     assert older
     assert len(newest.replicas) >= 2
-    [testimony] = witnesses.testimonies_of(counter_lake).values()
+    testimony = gathering.testimony_of(counter_lake, "group")
     machine = load(newest, COUNTER, testimony.configuration.majority)
     assert machine.position == newest.position
     run = state_at(counter_lake, testimony, COUNTER, newest.position)
@@ -110,7 +110,7 @@ def test_a_history_without_its_beginning_is_run_from_a_dump(
 
     def verdict(roots: list[Path]) -> tuple[str, str]:
         rows = verify(spark, lake, programs=programs, roots=roots).verdicts
-        [row] = [row for row in rows if row["check"] == "replicated state machine"]
+        [row] = [row for row in rows if row["check_name"] == "replicated state machine"]
         return row["verdict"], row["remark"]
 
     word, remark = verdict([])
@@ -130,8 +130,8 @@ def test_a_minority_of_dumps_decides_nothing(
     place.parent.mkdir(parents=True)
     place.write_bytes((counter_journals / dump.path).read_bytes())
     (tmp_path / "group" / dump.replica / "000001").mkdir()
-    assert agreed(spark, [tmp_path], {"group": ["a", "b", "c"]}) == []
-    assert len(agreed(spark, [tmp_path], {"group": [dump.replica]})) == 1
+    assert agreed(spark, [tmp_path], {"group": lambda _: ["a", "b", "c"]}) == []
+    assert len(agreed(spark, [tmp_path], {"group": lambda _: [dump.replica]})) == 1
 
 
 def test_a_damaged_dump_is_left_out(counter_journals: Path, tmp_path: Path) -> None:

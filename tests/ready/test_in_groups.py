@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests import idle_time
 from tests.objects.fake_engine import FakeGroup
 from tests.seeded import seeded
 
@@ -151,7 +151,7 @@ def test_items_expire_and_leaders_are_replaced_where_nobody_calls() -> None:
 
 
 def test_without_a_majority_nothing_is_taken_and_time_stands_still() -> None:
-    """What docs/ready-made.md says of a partition."""
+    """What docs/use/ready-made.md says of a partition."""
     group = FakeGroup(define(Disks))
     session = group.open()
     assert group.result("a", session, 1, "acquire", "disk", "ada", 5.0) == 1
@@ -226,4 +226,4 @@ def test_all_of_it_through_a_local_group() -> None:
             await counter.add(3)
             assert await counter.total.options(level="dirty")() == 3
 
-    asyncio.run(run())
+    idle_time.run(run())

@@ -15,7 +15,7 @@ from coterie.checking.linearizability.models import Acquire, Dequeue, Enqueue, H
 from coterie.kernel.clock import seconds
 from coterie.ready import Holding
 from coterie.simulation import RunOptions
-from coterie.simulation.kinds import LocksKind, QueueKind, Use
+from coterie.simulation.engines.stack.kinds import LocksKind, QueueKind, Use
 from coterie.simulation.parallel import run_many
 
 

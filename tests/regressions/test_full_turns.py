@@ -10,7 +10,7 @@ from tests.papers.scenes import until_delivered, whole_group
 
 from coterie.kernel.clock import milliseconds
 from coterie.simulation import Simulation
-from coterie.simulation.simulation import SIMULATED_SETTINGS
+from coterie.simulation.world.settings import SIMULATED_SETTINGS
 
 if TYPE_CHECKING:
     from coterie.kernel.layers import Batch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 from tests.ordering.watching import token_in
 from tests.papers.scenes import until_delivered
@@ -11,14 +12,17 @@ from tests.regressions.wire_tap import first, hold_back
 from tests.simulation.scripted import ScriptedNetwork, scripted_group
 
 from coterie.kernel.clock import milliseconds, seconds
-from coterie.membership.messages import Data
+from coterie.kernel.wire import Envelope, Frame, encode_frame
+from coterie.membership.messages import Data, Direct
 from coterie.ordering.token import Token
 from coterie.simulation import Simulation
-from coterie.simulation.simulation import SIMULATED_SETTINGS
+from coterie.simulation.world.settings import SIMULATED_SETTINGS
 
 if TYPE_CHECKING:
     from coterie.membership.messages import VsyncMessage
     from coterie.simulation import Group
+
+encode = msgspec.msgpack.encode
 
 
 def want_what_arrives_soon(group: Group, network: ScriptedNetwork, ranks: str, wants: int) -> None:
@@ -79,3 +83,27 @@ def test_wants_that_nobody_can_answer_leave_room_for_others() -> None:
     group[ranks[0]].cast(b"lost once")
     until_delivered(group, b"lost once", at="abc")
     group.check()
+
+
+def test_the_token_rests_though_it_was_asked_for_what_never_was() -> None:
+    """A want for packets that nobody ever sent went round with the token for good."""
+    group, network = scripted_group("TOKEN:VSYNC", "abc")
+    group["a"].cast(b"first")
+    group.run(seconds(1))
+    view = group["a"].inbox.current
+    assert view is not None
+    ranks = [member.id for member in view.members]
+    size = len(ranks)
+    wants = [(rank, 1, 2**60) for rank in range(size)] * 20
+    token = Token(10**6, 1, [1] * size, [100] * size, wants, 0)
+    sender = view.members[0]
+    said = msgspec.Raw(encode(Direct(view.id, encode(token))))
+    envelope = Envelope(group.name, sender.incarnation, [said])
+    frame = encode_frame(Frame(sender.id, sender.incarnation, None, [envelope]))
+    group[ranks[1]].take(frame)
+    group.run(seconds(1))
+    before = network.frames
+    group.run(seconds(5))
+    assert network.frames - before < 5 * 200
+    group["c"].cast(b"still works")
+    until_delivered(group, b"still works", at="abc")

@@ -12,7 +12,7 @@ import msgspec
 
 from coterie.kernel.wire import Envelope, Frame, encode_frame
 from coterie.membership.vsync import Vsync
-from coterie.simulation.network import Network
+from coterie.simulation.world.network import SimulatedNetwork
 
 if TYPE_CHECKING:
     from tests.simulation.scripted import Rule, ScriptedNetwork
@@ -53,7 +53,7 @@ def hold_back(group: Group, network: ScriptedNetwork, rule: Rule, wait: Duration
 
         def let_go() -> None:
             # Past the rules: it has been held back once already.
-            Network.carry(network, source, destination, frame, group.arrive)
+            SimulatedNetwork.carry(network, source, destination, frame, group.arrive)
 
         group.simulation.at(wait, let_go)
         return True

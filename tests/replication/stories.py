@@ -13,7 +13,7 @@ from coterie.membership.messages import Direct
 from coterie.replication.forming import FormingViews
 from coterie.replication.messages import Entries, Missing, PrimaryMessage, StateChunk, StateOffer
 from coterie.simulation import Simulation
-from coterie.simulation.simulation import SIMULATED_SETTINGS
+from coterie.simulation.world.settings import SIMULATED_SETTINGS
 from coterie.stacks import LAYERS
 
 if TYPE_CHECKING:

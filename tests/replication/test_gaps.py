@@ -1,4 +1,7 @@
-"""Where **objects** is silent or wrong: what happens instead, as stories (see docs/papers.md)."""
+"""Where **objects** is silent or wrong: what happens instead, as stories.
+
+`docs/internals/papers.md` lists all departures.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.replication.stories import (
     write,
 )
 
-import coterie.simulation.host
+import coterie.simulation.engines.stack.replica
 from coterie.kernel.clock import seconds
 from coterie.kernel.engine import Role
 from coterie.objects.paper import ObjectReplica
@@ -81,7 +81,7 @@ class Shelf(ObjectReplica):
         return Books(self._settled, (*source.boards[b"even"], *source.boards[b"odd"]))
 
     @property
-    def standing(self) -> Status | None:
+    def status(self) -> Status | None:
         return self._status
 
     @property
@@ -103,7 +103,7 @@ def shelf(group: Group, id: str) -> Shelf:
 
 @pytest.fixture(autouse=True)
 def _shelves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coterie.simulation.host, "Ledger", Shelf)
+    monkeypatch.setattr(coterie.simulation.engines.stack.replica, "Ledger", Shelf)
 
 
 @STACKS

@@ -142,7 +142,7 @@ def test_everything_is_gathered_from_whoever_has_it(data: st.DataObject) -> None
         else:
             offer = StateOffer(log.settled, list(log.origins(log.settled).items()))
             assert gathering.take(gathering.donor, offer)
-            gathering.state._count = 0  # as if all chunks were here
+            gathering.state.count = 0  # as if all chunks were here
     assert gathering.is_complete
     state = gathering.state.offer
     have = set() if state is None else in_vector(dict(state.origins))

@@ -11,20 +11,32 @@ from contextlib import AsyncExitStack
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.patience import PATIENCE
 from tests.runtime.proxy import Proxy
 
 from coterie.checking.group_communication import check_group_communication
-from coterie.checking.history import History
-from coterie.journal.recording import read_recordings, recordings
-from coterie.kernel.records import Stopped
+from coterie.checking.history import GroupHistory
+from coterie.journal import FileDisk, Finding, JournalReader, list_journals
+from coterie.kernel.records import Record, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
 COTERIE = [sys.executable, "-c", "import sys; from coterie.cli.main import main; sys.exit(main())"]
-WAIT_SECONDS = 15.0
 LINE_BYTES_MAX = 4 << 20
+
+
+def read_journals(folder: Path) -> tuple[list[Record], list[Finding]]:
+    """Read all journals in a folder: their records, and what is wrong with them."""
+    disk = FileDisk(folder)
+    records: list[Record] = []
+    findings: list[Finding] = []
+    for group, id in list_journals(disk):
+        reader = JournalReader(disk, group, id)
+        records += reader.records()
+        findings += reader.findings
+    return records, findings
 
 
 class MemberProcess:
@@ -160,7 +172,7 @@ class Cluster:
         """Have all members leave in good order, one after the other."""
         for member in list(self.running.values()):
             member.process.send_signal(signal.SIGTERM)
-            status = await asyncio.wait_for(member.ended(), WAIT_SECONDS)
+            status = await asyncio.wait_for(member.ended(), PATIENCE)
             assert (status, member.has_left) == (0, True), member.stderr.decode()
 
     # ---- links
@@ -212,7 +224,7 @@ class Cluster:
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until *condition* holds; fail with the state of everyone if it never does."""
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < deadline, f"never: {what}\n{self._describe()}"
             await asyncio.sleep(0.005)
@@ -236,11 +248,11 @@ class Cluster:
             f"{count} messages more",
         )
 
-    def history(self) -> History:
+    def history(self) -> GroupHistory:
         """All that the members have recorded; a life that just ends has crashed."""
-        records, tails = read_recordings(recordings(self.folder))
-        assert tails == [], "\n".join(map(str, tails))
-        history = History()
+        records, findings = read_journals(self.folder)
+        assert findings == [], "\n".join(map(str, findings))
+        history = GroupHistory()
         stopped = set()
         for record in records:
             history.add(record)
@@ -251,7 +263,7 @@ class Cluster:
                 history.crashed(member)
         return history
 
-    def check(self) -> History:
+    def check(self) -> GroupHistory:
         """Fail if any promise of the stack was broken."""
         history = self.history()
         violations = check_group_communication(history, self.stack)

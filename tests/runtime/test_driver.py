@@ -10,6 +10,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.patience import PATIENCE
 
 from coterie.journal.writer import StorageFailed
 from coterie.kernel.clock import Duration, milliseconds, seconds
@@ -23,7 +24,7 @@ from coterie.membership.detector import HeartbeatDetector
 from coterie.runtime.address import Address
 from coterie.runtime.driver import Driver, TurnFailed, clock
 from coterie.runtime.loop import run
-from coterie.runtime.member import HasLeft, Member
+from coterie.runtime.member import HasLeft, LiveMember
 from coterie.runtime.port import Syncing
 from coterie.runtime.process import LiveProcess, SettingsError
 from coterie.runtime.recorder import MemoryRecorder
@@ -45,6 +46,8 @@ class Logbook:
     def __init__(self) -> None:
         self.entries: list[str] = []
         self.counters: dict[str, int] = {}
+        self.following: set[type] = set()
+        """Records that may follow the frames of their turn."""
 
     def send(self, destination: str, frame: bytes) -> None:
         self.multicast([destination], frame)
@@ -58,6 +61,9 @@ class Logbook:
 
     def record(self, records: Sequence[Record]) -> None:
         self.entries.append(f"{len(records)} records")
+
+    def may_follow(self, records: Sequence[Record]) -> bool:
+        return {type(record) for record in records} <= self.following
 
     def syncing(self, now: int) -> Syncing:
         del now
@@ -156,6 +162,26 @@ def test_records_come_before_frames_and_frames_before_the_news() -> None:
             "flush",
             "news",
         ]
+
+    run(story())
+
+
+@pytest.mark.parametrize("kinds", [(str,), (str, int)], ids=["alone", "with others"])
+def test_records_that_promise_nothing_follow_the_answers(kinds: tuple[type, ...]) -> None:
+    async def story() -> None:
+        process, logbook = ScriptedProcess(), Logbook()
+        logbook.following = {str}
+        driver = driven(process, logbook)
+        driver.answering.append(lambda: logbook.entries.append("answers"))
+        driver.turn_ended.append(lambda: logbook.entries.append("news"))
+        records: list[Record] = [kind() for kind in kinds]
+        process.effects.append(Effects(records, [("b", b"frame")]))
+        await a_few_rounds()
+        rest = ["frame to b", "flush", "answers"]
+        if kinds == (str,):
+            assert logbook.entries == [*rest, "1 records", "news"]
+        else:
+            assert logbook.entries == ["2 records", *rest, "news"]
 
     run(story())
 
@@ -360,7 +386,7 @@ class News:
         self._changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
@@ -421,7 +447,7 @@ def pair(settings: Settings = DEFAULT_SETTINGS) -> dict[str, LiveProcess]:
     }
 
 
-def size_of(member: Member) -> int:
+def size_of(member: LiveMember) -> int:
     return len(member.view.members) if member.view is not None else 0
 
 

@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trustme
+from tests.patience import PATIENCE
 
 from coterie.kernel.clock import milliseconds
 from coterie.kernel.settings import DEFAULT_SETTINGS
+from coterie.protocol.hello import Greeting, GreetingReader, PeerHello, PeerProof, encode_greeting
+from coterie.protocol.proof import meeting_of_peers
 from coterie.runtime.address import Address
-from coterie.runtime.hello import Greeting, GreetingReader, Hello, Proof, encode_greeting
+from coterie.runtime.certificates import TlsFiles
 from coterie.runtime.loop import run
-from coterie.runtime.security import (
-    Meeting,
-    Security,
-    SecurityError,
-    TlsFiles,
-    is_readable_by_others,
-    read_secret,
-)
+from coterie.runtime.security import Security, SecurityError, read_secret, write_secret
 from coterie.runtime.settings import TransportSettings
 from coterie.runtime.transport import TcpTransport
 
@@ -32,6 +28,9 @@ if TYPE_CHECKING:
     from coterie.kernel.wire import Frame
 
 SECRET = b"a secret of some length"
+SHARED = {"a": SECRET, "b": SECRET}
+"""What each of the two shares with the other."""
+OTHER = {"a": SECRET + b"!", "b": SECRET + b"!"}
 QUICK = TransportSettings(retry_first=milliseconds(5), retry_max=milliseconds(20))
 
 
@@ -75,7 +74,7 @@ async def pair(one: Security, other: Security) -> AsyncIterator[tuple[TcpTranspo
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not happened():  # noqa: ASYNC110 -- sockets are watched
             await asyncio.sleep(0.005)
 
@@ -95,18 +94,22 @@ class Authority:
         self.issue()
 
     def issue(self) -> None:
-        made = self._authority.issue_cert("replica.test")
-        made.private_key_pem.write_to_path(self._folder / "key.pem")
-        made.cert_chain_pems[0].write_to_path(self._folder / "certificate.pem")
+        for name in ("replica-a", "replica-b", "client-a"):
+            self._issue(name)
 
-    def files(self) -> TlsFiles:
+    def _issue(self, name: str) -> None:
+        made = self._authority.issue_cert(name)
+        made.private_key_pem.write_to_path(self._folder / f"{name}.key")
+        made.cert_chain_pems[0].write_to_path(self._folder / f"{name}.pem")
+
+    def files(self, name: str = "replica-a") -> TlsFiles:
         folder = self._folder
-        return TlsFiles(folder / "certificate.pem", folder / "key.pem", folder / "authority.pem")
+        return TlsFiles(folder / f"{name}.pem", folder / f"{name}.key", folder / "authority.pem")
 
 
 def test_who_shares_the_secret_is_a_peer() -> None:
     async def story() -> None:
-        async with pair(Security(secret=SECRET), Security(secret=SECRET)) as (a, b):
+        async with pair(Security(secrets=SHARED), Security(secrets=SHARED)) as (a, b):
             await until(is_up(a, b))
 
     run(story())
@@ -115,31 +118,32 @@ def test_who_shares_the_secret_is_a_peer() -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (Security(secret=SECRET), Security(secret=SECRET + b"!")),
-        (Security(secret=SECRET), Security()),
-        (Security(), Security(secret=SECRET)),
+        (Security(secrets=SHARED), Security(secrets=OTHER)),
+        (Security(secrets=SHARED), Security()),
+        (Security(), Security(secrets=SHARED)),
     ],
 )
-def test_who_does_not_is_sent_away_and_both_sides_say_so(one: Security, other: Security) -> None:
+def test_who_does_not_is_sent_away_each_time(one: Security, other: Security) -> None:
+    """The link is up at no end, not even until the other has hung up."""
+
     async def story() -> None:
         async with pair(one, other) as (a, b):
             rejected = "transport.hellos_rejected"
-            await until(lambda: bool(a.counters.get(rejected) or b.counters.get(rejected)))
-            await asyncio.sleep(0.05)
-            assert not a.is_up("b")
-            assert not b.is_up("a")
+            await until(lambda: max(a.counters.get(rejected, 0), b.counters.get(rejected, 0)) >= 3)
+            for process in (a, b):
+                assert "transport.links_up" not in process.counters
 
     run(story())
 
 
-async def converse(port: int, *says: Hello | Proof | bytes) -> list[Greeting]:
+async def converse(port: int, *says: PeerHello | PeerProof | bytes) -> list[Greeting]:
     """Speak to a process byte by byte; give what it answered until it hung up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     heard: list[Greeting] = []
     greetings = GreetingReader()
     rest = b""
     try:
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE):
             for words in says:
                 if isinstance(words, bytes):
                     writer.write(words)
@@ -161,16 +165,16 @@ async def converse(port: int, *says: Hello | Proof | bytes) -> list[Greeting]:
 
 
 def test_a_proof_is_good_for_one_meeting_and_one_direction() -> None:
-    meeting = Meeting("c", ("a", 1, b"n" * 16), ("b", 2, b"m" * 16))
+    meeting = meeting_of_peers("c", ("a", 1, b"n" * 16), ("b", 2, b"m" * 16))
     theirs = meeting.proof(SECRET, by_dialler=False)
     assert meeting.is_proof(SECRET, theirs, by_dialler=False)
     assert not meeting.is_proof(SECRET, theirs, by_dialler=True)
     assert not meeting.is_proof(SECRET + b"!", theirs, by_dialler=False)
     others = [
-        Meeting("d", ("a", 1, b"n" * 16), ("b", 2, b"m" * 16)),
-        Meeting("c", ("a", 2, b"n" * 16), ("b", 2, b"m" * 16)),
-        Meeting("c", ("a", 1, b"m" * 16), ("b", 2, b"n" * 16)),
-        Meeting("c", ("b", 2, b"m" * 16), ("a", 1, b"n" * 16)),
+        meeting_of_peers("d", ("a", 1, b"n" * 16), ("b", 2, b"m" * 16)),
+        meeting_of_peers("c", ("a", 2, b"n" * 16), ("b", 2, b"m" * 16)),
+        meeting_of_peers("c", ("a", 1, b"m" * 16), ("b", 2, b"n" * 16)),
+        meeting_of_peers("c", ("b", 2, b"m" * 16), ("a", 1, b"n" * 16)),
     ]
     for other in others:
         assert not other.is_proof(SECRET, theirs, by_dialler=False)
@@ -178,11 +182,11 @@ def test_a_proof_is_good_for_one_meeting_and_one_direction() -> None:
 
 def test_a_listeners_proof_thrown_back_is_no_proof() -> None:
     async def story() -> None:
-        async with pair(Security(), Security(secret=SECRET)) as (_, b):
-            hello = Hello("test", "b", nonce=b"n" * 16)
+        async with pair(Security(), Security(secrets=SHARED)) as (_, b):
+            hello = PeerHello("test", "b", nonce=b"n" * 16)
             (answer,) = await converse(b.address.port, hello)
-            assert isinstance(answer.says, Hello)
-            heard = await converse(b.address.port, hello, Proof(answer.says.proof))
+            assert isinstance(answer.says, PeerHello)
+            heard = await converse(b.address.port, hello, PeerProof(answer.says.proof))
             assert "another secret" in str(heard[-1].says)
             assert not b.is_up("a")
 
@@ -192,14 +196,14 @@ def test_a_listeners_proof_thrown_back_is_no_proof() -> None:
 @pytest.mark.parametrize(
     "says",
     [
-        (Proof(b"x" * 32),),
-        (Hello("test", "b", nonce=b"short"),),
-        (Hello("test", "b", nonce=b"n" * 16), Hello("test", "b", nonce=b"n" * 16)),
+        (PeerProof(b"x" * 32),),
+        (PeerHello("test", "b", nonce=b"short"),),
+        (PeerHello("test", "b", nonce=b"n" * 16), PeerHello("test", "b", nonce=b"n" * 16)),
     ],
 )
-def test_greetings_out_of_turn_are_rejected(says: tuple[Hello | Proof, ...]) -> None:
+def test_greetings_out_of_turn_are_rejected(says: tuple[PeerHello | PeerProof, ...]) -> None:
     async def story() -> None:
-        async with pair(Security(), Security(secret=SECRET)) as (_, b):
+        async with pair(Security(), Security(secrets=SHARED)) as (_, b):
             await converse(b.address.port, *says)
             assert not b.is_up("a")
             assert b.counters["transport.hellos_rejected"] >= 1
@@ -211,7 +215,7 @@ def test_certificates_of_one_authority_make_peers(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ours")
 
     async def story() -> None:
-        one, other = Security(tls=authority.files()), Security(tls=authority.files(), secret=None)
+        one, other = (Security(tls=authority.files(f"replica-{id}")) for id in "ab")
         async with pair(one, other) as (a, b):
             await until(is_up(a, b))
 
@@ -222,8 +226,7 @@ def test_with_both_the_secret_is_asked_for_inside_the_encryption(tmp_path: Path)
     authority = Authority(tmp_path, "ours")
 
     async def story() -> None:
-        one = Security(tls=authority.files(), secret=SECRET)
-        other = Security(tls=authority.files(), secret=SECRET)
+        one, other = (Security(tls=authority.files(f"replica-{id}"), secrets=SHARED) for id in "ab")
         async with pair(one, other) as (a, b):
             await until(is_up(a, b))
 
@@ -239,8 +242,66 @@ def test_strangers_to_the_authority_and_plain_peers_stay_outside(tmp_path: Path)
             assert not a.is_up("b")
             assert not b.is_up("a")
 
-    run(story(Security(tls=theirs.files())))
+    run(story(Security(tls=theirs.files("replica-b"))))
     run(story(Security()))
+
+
+@pytest.mark.parametrize("shown", ["client-a", "replica-b"])
+def test_a_certificate_is_good_for_one_replica(tmp_path: Path, shown: str) -> None:
+    """Any certificate of the authority made its owner whichever replica it liked to be."""
+    authority = Authority(tmp_path, "ours")
+
+    async def story() -> None:
+        one, other = (Security(tls=authority.files(name)) for name in (shown, "replica-b"))
+        async with pair(one, other) as (a, b):
+            await until(lambda: b.counters.get("transport.hellos_rejected", 0) >= 2)
+            assert "transport.links_up" not in b.counters
+            assert not a.is_up("b")
+
+    run(story())
+
+
+def test_a_certificate_may_have_another_name(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ours")
+
+    async def story() -> None:
+        one = Security(tls=authority.files("client-a"))
+        other = Security(tls=authority.files("replica-b"), names={"a": "client-a"})
+        async with pair(one, other) as (a, b):
+            await until(is_up(a, b))
+
+    run(story())
+
+
+def test_the_secret_of_another_pair_is_none() -> None:
+    """What c shares with b makes c no a."""
+
+    async def story() -> None:
+        one, other = Security(secrets=OTHER), Security(secrets={**SHARED, "c": SECRET + b"!"})
+        async with pair(one, other) as (a, b):
+            rejected = "transport.hellos_rejected"
+            await until(lambda: max(a.counters.get(rejected, 0), b.counters.get(rejected, 0)) >= 3)
+            for process in (a, b):
+                assert "transport.links_up" not in process.counters
+
+    run(story())
+
+
+def test_there_is_a_secret_for_every_peer() -> None:
+    async def story() -> None:
+        with pytest.raises(ValueError, match="a secret for each peer"):
+            TcpTransport(
+                id="a",
+                incarnation=1,
+                cluster="test",
+                listen=Address("127.0.0.1", 0),
+                peers={"b": Address("127.0.0.1", 1)},
+                receiver=Silent(),
+                frame_bytes_max=DEFAULT_SETTINGS.frame_bytes_max,
+                security=Security(secrets={}),
+            )
+
+    run(story())
 
 
 def test_changed_files_are_taken_up(tmp_path: Path) -> None:
@@ -255,11 +316,11 @@ def test_changed_files_are_taken_up(tmp_path: Path) -> None:
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ours")
     files = authority.files()
-    (tmp_path / "ours" / "key.pem").write_text("no key")
-    with pytest.raises(SecurityError, match=r"certificate\.pem with the key"):
+    (tmp_path / "ours" / "replica-a.key").write_text("no key")
+    with pytest.raises(SecurityError, match=r"replica-a\.pem with the key"):
         files.reload()
-    (tmp_path / "ours" / "key.pem").unlink()
-    with pytest.raises(SecurityError, match=r"key\.pem cannot be read"):
+    (tmp_path / "ours" / "replica-a.key").unlink()
+    with pytest.raises(SecurityError, match=r"replica-a\.key cannot be read"):
         files.reload()
 
 
@@ -268,11 +329,30 @@ def test_a_secret_is_read_from_a_file(tmp_path: Path) -> None:
     file.write_bytes(SECRET + b"\n")
     file.chmod(0o600)
     assert read_secret(file) == SECRET
-    assert not is_readable_by_others(file)
-    file.chmod(0o644)
-    assert is_readable_by_others(file)
+    file.chmod(0o640)
+    assert read_secret(file) == SECRET
     file.write_bytes(b"short")
     with pytest.raises(SecurityError, match="openssl rand"):
         read_secret(file)
     with pytest.raises(SecurityError, match="cannot be read"):
         read_secret(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o602])
+def test_a_secret_that_everybody_can_read_or_write_is_none(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(SECRET)
+    file.chmod(mode)
+    with pytest.raises(SecurityError, match=f"its mode {mode:04o} lets every user .* chmod 600"):
+        read_secret(file)
+
+
+def test_a_secret_that_is_written_is_for_its_owner_and_stays(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    write_secret(file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    first = read_secret(file)
+    write_secret(file)
+    assert read_secret(file) == first
+    with pytest.raises(SecurityError, match="no secret can be written"):
+        write_secret(tmp_path / "nowhere" / "secret")

@@ -8,12 +8,19 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.patience import PATIENCE
 from tests.runtime.worlds import FRAME_BYTES_MAX, SETTINGS, End, TcpWorld
 
 from coterie.kernel.clock import milliseconds
 from coterie.kernel.wire import Envelope, Frame, encode_frame
+from coterie.protocol.hello import (
+    Greeting,
+    GreetingReader,
+    PeerFarewell,
+    PeerHello,
+    encode_greeting,
+)
 from coterie.runtime.address import Address
-from coterie.runtime.hello import Farewell, Greeting, GreetingReader, Hello, encode_greeting
 from coterie.runtime.loop import run
 from coterie.runtime.settings import TransportSettings
 from coterie.runtime.transport import ListenError, TcpTransport
@@ -30,7 +37,7 @@ def in_world(
     def decorate(scenario: Callable[[TcpWorld], Awaitable[None]]) -> Callable[[], None]:
         def test() -> None:
             async def story() -> None:
-                async with asyncio.timeout(30), TcpWorld(*names, settings=settings) as world:
+                async with asyncio.timeout(PATIENCE), TcpWorld(*names, settings=settings) as world:
                     await scenario(world)
 
             run(story())
@@ -53,7 +60,7 @@ class RawPeer:
         assert isinstance(transport, TcpTransport)
         return RawPeer(*await world.connect(transport.address))
 
-    def greet(self, process: str, incarnation: int, says: Hello | Farewell) -> None:
+    def greet(self, process: str, incarnation: int, says: PeerHello | PeerFarewell) -> None:
         self.writer.write(encode_greeting(Greeting(process, incarnation, says)))
 
     async def greeting(self) -> Greeting:
@@ -75,26 +82,26 @@ class RawPeer:
 @pytest.mark.parametrize(
     ("process", "incarnation", "hello", "reason"),
     [
-        ("a", 1, Hello("other", "b"), "this is cluster 'test', not 'other'"),
-        ("a", 1, Hello("test", "c"), "this is process 'b', not 'c': check the addresses"),
-        ("x", 1, Hello("test", "b"), "process 'x' is no peer of 'b'"),
-        ("c", 1, Hello("test", "b"), "process 'c' must wait to be dialled by 'b'"),
-        ("a", 4, Hello("test", "b"), "a later life of 'a' (5 after 4) is known"),
+        ("a", 1, PeerHello("other", "b"), "this is cluster 'test', not 'other'"),
+        ("a", 1, PeerHello("test", "c"), "this is process 'b', not 'c': check the addresses"),
+        ("x", 1, PeerHello("test", "b"), "process 'x' is no peer of 'b'"),
+        ("c", 1, PeerHello("test", "b"), "process 'c' must wait to be dialled by 'b'"),
+        ("a", 4, PeerHello("test", "b"), "a later life of 'a' (5 after 4) is known"),
     ],
 )
 def test_a_wrong_hello_is_sent_away_with_the_reason(
-    process: str, incarnation: int, hello: Hello, reason: str, caplog: pytest.LogCaptureFixture
+    process: str, incarnation: int, hello: PeerHello, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @in_world("a", "b", "c")
     async def test(world: TcpWorld) -> None:
         b = await world.start("b")
         known = await RawPeer.dial(world, "b")
-        known.greet("a", 5, Hello("test", "b"))
-        assert (await known.greeting()).says == Hello("test", "a")
+        known.greet("a", 5, PeerHello("test", "b"))
+        assert (await known.greeting()).says == PeerHello("test", "a")
         peer = await RawPeer.dial(world, "b")
         peer.greet(process, incarnation, hello)
         says = (await peer.greeting()).says
-        assert isinstance(says, Farewell)
+        assert isinstance(says, PeerFarewell)
         assert reason in says.reason
         assert await peer.is_sent_away()
         assert b.counter("hellos_rejected") == 1
@@ -110,7 +117,7 @@ async def test_who_is_sent_away_counts_it_and_tries_again(world: TcpWorld) -> No
     later = await world.start("b")
     await world.linked("a", "b")
     raw = await RawPeer.dial(world, "b")
-    raw.greet("a", 2, Hello("test", "b"))  # somebody else claims to be a later a
+    raw.greet("a", 2, PeerHello("test", "b"))  # somebody else claims to be a later a
     await world.until(lambda: a.counter("hellos_rejected_by_peer") >= 2)
     assert later.counter("links_replaced") == 1
 
@@ -144,7 +151,7 @@ async def test_a_crowd_of_strangers_is_bounded(world: TcpWorld) -> None:
 async def test_nobody_speaks_in_the_name_of_another(world: TcpWorld) -> None:
     b = await world.start("b")
     peer = await RawPeer.dial(world, "b")
-    peer.greet("a", 1, Hello("test", "b"))
+    peer.greet("a", 1, PeerHello("test", "b"))
     peer.writer.write(encode_frame(Frame("c", 1, None, [])))
     peer.writer.write(encode_frame(Frame("a", 1, None, [])))
     await world.until(lambda: len(b.frames) == 1)
@@ -156,7 +163,7 @@ async def test_nobody_speaks_in_the_name_of_another(world: TcpWorld) -> None:
 async def test_a_stream_out_of_step_is_closed(world: TcpWorld) -> None:
     b = await world.start("b")
     peer = await RawPeer.dial(world, "b")
-    peer.greet("a", 1, Hello("test", "b"))
+    peer.greet("a", 1, PeerHello("test", "b"))
     await peer.greeting()
     peer.writer.write(encode_frame(Frame("a", 1, None, [])) + b"garbage in between")
     assert await peer.is_sent_away()
@@ -168,7 +175,7 @@ async def test_a_stream_out_of_step_is_closed(world: TcpWorld) -> None:
 async def test_a_frame_that_cannot_be_read_does_not_cost_the_connection(world: TcpWorld) -> None:
     b = await world.start("b")
     peer = await RawPeer.dial(world, "b")
-    peer.greet("a", 1, Hello("test", "b"))
+    peer.greet("a", 1, PeerHello("test", "b"))
     unreadable = encode_frame(Envelope("no", 1, []))  # type: ignore[arg-type]
     peer.writer.write(unreadable + encode_frame(Frame("a", 1, None, [])))
     await world.until(lambda: len(b.frames) == 1)
@@ -180,7 +187,7 @@ async def test_a_damaged_frame_costs_the_connection(world: TcpWorld) -> None:
     """The damage may be in the length, which then leads nowhere."""
     b = await world.start("b")
     peer = await RawPeer.dial(world, "b")
-    peer.greet("a", 1, Hello("test", "b"))
+    peer.greet("a", 1, PeerHello("test", "b"))
     await peer.greeting()
     peer.writer.write(encode_frame(Frame("a", 1, None, []))[:-1] + b"\x99")
     assert await peer.is_sent_away()
@@ -243,12 +250,12 @@ async def test_a_knock_of_a_new_life_proves_the_link_dead(world: TcpWorld) -> No
     await world.start("b", incarnation=1)
     await world.linked("a", "b")
     raw = await RawPeer.dial(world, "a")
-    raw.greet("b", 1, Hello("test", "a", knocks=True))
-    assert (await raw.greeting()).says == Hello("test", "b")
+    raw.greet("b", 1, PeerHello("test", "a", knocks=True))
+    assert (await raw.greeting()).says == PeerHello("test", "b")
     assert await raw.is_sent_away()
     assert a.counter("links_lost") == 0
     newer = await RawPeer.dial(world, "a")
-    newer.greet("b", 2, Hello("test", "a", knocks=True))
+    newer.greet("b", 2, PeerHello("test", "a", knocks=True))
     await world.until(lambda: a.counter("links_lost") == 1)
 
 

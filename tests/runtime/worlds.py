@@ -1,4 +1,4 @@
-"""The two worlds in which a transport is tested: the simulated network, and real TCP.
+"""The worlds in which a transport is tested: simulated, real TCP, and streams in memory.
 
 A `World` has ends (processes reduced to a transport and an inbox) that can be started and stopped,
 and links between them that can be cut, held and mended.
@@ -13,15 +13,17 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
+from tests.patience import PATIENCE
 from tests.runtime.proxy import Proxy
 
 from coterie.kernel.clock import milliseconds
 from coterie.kernel.errors import FrameError
 from coterie.kernel.wire import Envelope, Frame, decode_frame, encode_frame
 from coterie.runtime.address import Address
+from coterie.runtime.in_memory import MemoryHost, MemoryNetwork
 from coterie.runtime.settings import TransportSettings
 from coterie.runtime.transport import TcpTransport
-from coterie.simulation.simulation import Simulation
+from coterie.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +38,6 @@ SETTINGS = TransportSettings(
     # The ends of these tests send no heartbeats, so silence means nothing here.
     silence_max=milliseconds(60_000),
 )
-WAIT_SECONDS = 10.0
 
 
 class End:
@@ -273,7 +274,7 @@ class TcpWorld:
         await tasks.__aexit__(None, None, None)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < deadline, f"it never happened; {self._describe()}"
             await asyncio.sleep(0.002)
@@ -312,6 +313,98 @@ class TcpWorld:
 
     def _describe(self) -> str:
         return "; ".join(f"{end.id}: {end.transport.counters}" for end in self.ends.values())
+
+
+# ---- in memory
+
+
+class MemoryWorld:
+    """The same transport over streams in memory."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.ends: dict[str, End] = {}
+        self.network = MemoryNetwork()
+        self._open: dict[str, tuple[MemoryHost, TcpTransport, asyncio.TaskGroup]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.network.heal()
+        for id in list(self._open):
+            await self.stop(id)
+
+    async def start(self, id: str, incarnation: int = 1) -> End:
+        end = self.ends[id] = End(id, incarnation)
+        host = self.network.host(id)
+        transport = TcpTransport(
+            id=id,
+            incarnation=incarnation,
+            cluster="test",
+            listen=Address(id, 1),
+            peers={peer: Address(peer, 1) for peer in self.names if peer != id},
+            receiver=end,
+            frame_bytes_max=FRAME_BYTES_MAX,
+            settings=SETTINGS,
+            network=host,
+        )
+        tasks = asyncio.TaskGroup()
+        await tasks.__aenter__()
+        await transport.open(tasks)
+        self._open[id] = (host, transport, tasks)
+        end.transport = transport
+        return end
+
+    async def stop(self, id: str) -> None:
+        host, transport, tasks = self._open.pop(id)
+        host.crash()
+        await transport.close()
+        await tasks.__aexit__(None, None, None)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, "it never happened"
+            await asyncio.sleep(0.002)
+
+    async def pass_time(self) -> None:
+        await asyncio.sleep(0)
+
+    async def linked(self, one: str, other: str) -> None:
+        ends = [self._open[id][1] for id in (one, other)]
+        await self.until(lambda: ends[0].is_up(other) and ends[1].is_up(one))
+
+    def cut(self, one: str, other: str) -> None:
+        self.network.cut(one, other)
+        self.network.reset(one, other)
+
+    def hold(self, one: str, other: str) -> None:
+        self.network.cut(one, other)
+
+    def mend(self, one: str, other: str) -> None:
+        del one, other
+        self.network.heal()
+
+    async def inject(self, id: str, data: bytes) -> None:
+        stranger = await self.network.host("stranger").connect(Stranger, Address(id, 1))
+        stranger.transport.write(data)
+        await stranger.ended  # until we are sent away
+
+
+class Stranger(asyncio.Protocol):
+    """Listens to nothing."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set_result(exc)
 
 
 def encode_text(message: bytes) -> msgspec.Raw:

@@ -27,8 +27,17 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.service.banks import ACCOUNTS, BANKS, FUNDS, TOTAL, ServedBanks, Teller, load_bank
-from tests.service.teller import DEADLINE, names_of
+from tests.patience import PATIENCE
+from tests.service.banks import (
+    ACCOUNTS,
+    BANKS,
+    FUNDS,
+    TOTAL,
+    ServedBanks,
+    TransferProcess,
+    load_bank,
+)
+from tests.service.transfer_client import DEADLINE, names_of
 
 import coterie
 from coterie.client import ClientSettings
@@ -38,6 +47,8 @@ if TYPE_CHECKING:
 
 KINDS = ("kill a primary", "kill another", "pause a primary", "kill two", "kill all")
 WEIGHTS = (5, 2, 4, 1, 1)
+FAULTS_MIN = 3
+TRANSFERS_MIN = 50
 STEPS = 4
 """How many steps with a deadline a transaction has at most: three calls and the end."""
 SLACK = 2.0
@@ -127,10 +138,10 @@ class Findings:
 class Chaos:
     """One run."""
 
-    def __init__(self, served: ServedBanks, *, seed: int, tellers: int, pause: float) -> None:
+    def __init__(self, served: ServedBanks, *, seed: int, clients: int, pause: float) -> None:
         self._served = served
         self._random = Random(seed)  # noqa: S311 -- to be repeated
-        self._tellers = [Teller(served, f"teller{n}", seed + n) for n in range(tellers)]
+        self._clients = [TransferProcess(served, f"client{n}", seed + n) for n in range(clients)]
         self._pause = pause
         self._resuming: set[asyncio.Task[None]] = set()
         self.findings = Findings()
@@ -140,10 +151,11 @@ class Chaos:
         served, findings = self._served, self.findings
         await served.until_all_lead()
         await self._each_bank(lambda bank: bank.found(ACCOUNTS, FUNDS))
-        for teller in self._tellers:
-            await teller.start()
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        for client in self._clients:
+            await client.start()
+        begun = time.monotonic()
+        while (passed := time.monotonic() - begun) < seconds or not self._is_enough:
+            assert passed < seconds + PATIENCE, "nothing is committed between the faults"
             await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.5))
             [kind] = self._random.choices(KINDS, WEIGHTS)
             bank = self._random.choice(BANKS)
@@ -151,31 +163,39 @@ class Chaos:
             fault.ids = self._do(kind, bank)
             findings.faults.append(fault)
         await asyncio.gather(*self._resuming)
-        await asyncio.gather(*(teller.stop() for teller in self._tellers))
-        for teller in self._tellers:
-            findings.lines += teller.lines
+        await asyncio.gather(*(client.stop() for client in self._clients))
+        for client in self._clients:
+            findings.lines += client.lines
         findings.check()
         await self._check_end()
         return findings
+
+    @property
+    def _is_enough(self) -> bool:
+        """Whether enough has happened to judge by; on a busy machine it takes longer."""
+        said = [line for client in self._clients for line in client.lines]
+        kinds = Counter(line["kind"] for line in said if line["outcome"] == "committed")
+        is_enough = kinds["transfer"] > TRANSFERS_MIN and kinds["audit"] > 0
+        return is_enough and len(self.findings.faults) >= FAULTS_MIN
 
     async def _check_end(self) -> None:
         """Compare what the banks hold with what the clients know."""
         problems = self.findings.problems
         if sum(await self._each_bank(lambda bank: bank.total())) != TOTAL:
             problems.append("money was lost or made")
-        for teller in self._tellers:
+        for client in self._clients:
             parts = []
-            for who in names_of(teller.name):
+            for who in names_of(client.name):
                 parts += await self._each_bank(lambda bank, who=who: bank.made(who))
-            transfers = teller.counts["transfers"]
-            if teller.counts["undecided"]:
-                problems.append(f"{teller.name}: nobody says how some transfers ended")
+            transfers = client.counts["transfers"]
+            if client.counts["undecided"]:
+                problems.append(f"{client.name}: nobody says how some transfers ended")
             elif sum(parts) != 2 * transfers:
-                problems.append(f"{teller.name} made {transfers} transfers, and the parts: {parts}")
+                problems.append(f"{client.name} made {transfers} transfers, and the parts: {parts}")
 
     async def _each_bank(self, ask: Any) -> list[Any]:  # noqa: ANN401 -- any method
         cls = load_bank(self._served.folder)
-        settings = ClientSettings(deadline=60.0)
+        settings = ClientSettings(deadline=PATIENCE)
         answers = []
         for bank in BANKS:
             async with coterie.connect(
@@ -210,12 +230,12 @@ class Chaos:
 
 
 async def run(
-    seconds: float, *, seed: int, tellers: int, pause: float, sync: str = "none"
+    seconds: float, *, seed: int, clients: int, pause: float, sync: str = "none"
 ) -> Findings:
     """Serve the banks in a folder of their own, and make chaos."""
     with tempfile.TemporaryDirectory() as folder:
         async with ServedBanks(Path(folder), f"--sync={sync}") as served:
-            return await Chaos(served, seed=seed, tellers=tellers, pause=pause).run(seconds)
+            return await Chaos(served, seed=seed, clients=clients, pause=pause).run(seconds)
 
 
 def main() -> int:
@@ -223,7 +243,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tellers", type=int, default=3, help="how many client processes")
+    parser.add_argument("--clients", type=int, default=3, help="how many client processes")
     parser.add_argument("--pause", type=float, default=4.0, help="between two faults, on average")
     parser.add_argument("--sync", choices=("none", "primary", "turn"), default="none")
     parser.add_argument("--verbose", action="store_true", help="tell of every fault")
@@ -232,7 +252,7 @@ def main() -> int:
         run(
             args.seconds,
             seed=args.seed,
-            tellers=args.tellers,
+            clients=args.clients,
             pause=args.pause,
             sync=args.sync,
         )

@@ -9,7 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tests.service.served import WAIT_SECONDS, Served
+from tests.patience import PATIENCE
+from tests.service.served import Served
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,7 +117,7 @@ class ServedBanks(Served):
         await self.until(is_so)
 
 
-class Teller:
+class TransferProcess:
     """A client in a process of its own, which makes transfers and audits until it is told to end.
 
     What it says is in `lines`: one for each transaction, and the last with its counts.
@@ -134,7 +135,7 @@ class Teller:
         """Start the process."""
         words = [self.name, str(self._seed), str(self._served.folder), *self._served.addresses]
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.service.teller", *words),
+            *(sys.executable, "-m", "tests.service.transfer_client", *words),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -150,7 +151,7 @@ class Teller:
         """Have it end, and say its counts."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             await self._reading
             status = await self._process.wait()
         assert status == 0, status

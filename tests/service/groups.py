@@ -10,16 +10,19 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
+from tests.patience import PATIENCE
 from tests.runtime.proxy import Proxy, reserve_port
 
-from coterie.assembly import make_context, make_object, make_process
-from coterie.kernel.engine import Past, Role, Version
+from coterie.assembly import make_process
+from coterie.kernel.engine import Past, Role
 from coterie.kernel.settings import DEFAULT_SETTINGS
-from coterie.kernel.views import NO_VIEW, Configuration
+from coterie.kernel.views import Configuration
 from coterie.kernel.wire import decode_frame
 from coterie.objects import DEFAULT_HOST_SETTINGS, define, query, update
-from coterie.runtime.driver import Driver, clock
+from coterie.runtime.driver import Driver
 from coterie.runtime.recorder import NoRecorder
+from coterie.service.engines.stack import HostedObject
+from coterie.service.engines.stack_front import ObjectFront
 from coterie.service.port import ClientPort
 from coterie.service.settings import DEFAULT_PORT_SETTINGS
 
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
-    from coterie.objects import HostSettings, ObjectHost
+    from coterie.kernel.replica import Replica as KernelReplica
+    from coterie.objects import HostSettings
+    from coterie.service.known_clients import KnownClients
     from coterie.service.settings import PortSettings
 
 
@@ -88,46 +93,52 @@ class _Memory:
         pass
 
 
-class Replica:
-    """One replica with its port; what the port needs of a hosted object."""
+class _Seat:
+    """A process with its driver."""
 
     def __init__(self, group: PortGroup, id: str, incarnation: int) -> None:
-        self.configuration = group.configuration
-        self.trouble = ""
-        self.version = Version(NO_VIEW, 0)
-        process = make_process(id, incarnation, group.configuration.members, DEFAULT_SETTINGS)
-        context = make_context(
-            process,
-            group.name,
-            group.configuration,
-            recording=False,
-            past=Past(is_zombie=True) if incarnation > 1 else None,
-        )
+        members = group.configuration.members
+        self.process = make_process(id, incarnation, members, DEFAULT_SETTINGS)
+        self.driver = Driver(self.process, NoRecorder(), asyncio.get_running_loop())
+
+    def host(self, replica: KernelReplica) -> None:
+        self.process.host(replica)
+
+
+class Replica:
+    """One replica with its port."""
+
+    def __init__(self, group: PortGroup, id: str, incarnation: int) -> None:
+        seat = _Seat(group, id, incarnation)
+        self.driver = seat.driver
         self.port = ClientPort(
             replica=id,
             incarnation=incarnation,
             listen=group.sockets.pop(id),
             addresses=group.addresses,
-            secret=group.secret,
+            clients=group.clients,
             settings=group.port_settings,
         )
-        front = self.port.front(group.name)
-        replica, self.host = make_object(
-            define(group.cls), group.stack, context, front, clock=clock, settings=group.settings
+        front = ObjectFront(self.port, group.name)
+        self.hosted = HostedObject(
+            seat,
+            group=group.name,
+            definition=define(group.cls),
+            stack=group.stack,
+            configuration=group.configuration,
+            front=front,
+            past=Past(is_zombie=True) if incarnation > 1 else None,
+            settings=group.settings,
         )
-        front.attach(self)
-        process.host(replica)
-        self.driver = Driver(process, NoRecorder(), asyncio.get_running_loop())
+        front.attach(self.hosted)
+        self.host = self.hosted.host
         self.driver.turn_ended.append(self.port.turn_ended)
         self.driver.turn_ended.append(group.turn_ended)
         self.driver.start(_Memory(group, id))
 
-    def ask(self, request: Callable[[ObjectHost], None]) -> None:
-        self.driver.call(lambda: request(self.host))
-
     @property
     def role(self) -> Role | None:
-        return None if self.host.standing is None else self.host.standing.role
+        return None if self.hosted.status is None else self.hosted.status.role
 
 
 class PortGroup:
@@ -140,14 +151,14 @@ class PortGroup:
         replicas: int = 3,
         cls: type = Counter,
         relayed: bool = False,
-        secret: bytes | None = None,
+        clients: KnownClients | None = None,
         settings: HostSettings = DEFAULT_HOST_SETTINGS,
         port_settings: PortSettings = DEFAULT_PORT_SETTINGS,
     ) -> None:
         self.name = "counter"
         self.cls = cls
         self.stack = stack
-        self.secret = secret
+        self.clients = clients
         self.settings = settings
         self.port_settings = port_settings
         self.configuration = Configuration(1, tuple(f"r{n}" for n in range(1, replicas + 1)))
@@ -229,7 +240,7 @@ class PortGroup:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something to become true of the replicas."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()

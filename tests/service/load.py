@@ -12,14 +12,16 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from tests.patience import PATIENCE
+
 from coterie.checking.linearizability import (
     At,
     CompareAndSet,
     Operation,
     PerKey,
-    Read,
+    ReadRegister,
     Register,
-    Write,
+    WriteRegister,
     check,
 )
 from coterie.client import ClientSettings, MethodFailed, NotDone, OutcomeUnknown, connect_untyped
@@ -62,8 +64,12 @@ class Notes:
         return check(self.history, PerKey(Register(start=0)))
 
     def ended(self, begun: float) -> None:
-        """Note that a call that began then has an outcome."""
-        self.latest = max(self.latest, time.monotonic() - begun - DEADLINE)
+        """Note that a call has an outcome that began then, on the clock of the loop.
+
+        In `tests.idle_time` it does not count time in which this process got no turn.
+        """
+        now = asyncio.get_running_loop().time()
+        self.latest = max(self.latest, now - begun - DEADLINE)
 
 
 class Load:
@@ -71,7 +77,8 @@ class Load:
 
     def __init__(self, addresses: list[str], random: Random, *, scribes: int, readers: int) -> None:
         self.notes = Notes()
-        self._addresses = addresses
+        self.addresses = addresses
+        """Where clients begin; those that run learn the rest by themselves."""
         self._random = random
         self._names = [f"scribe {number}" for number in range(scribes)]
         self._readers = readers
@@ -100,8 +107,8 @@ class Load:
 
     async def check_end(self) -> None:
         """Ask the object, once it is at rest, whether it knows all that it acknowledged."""
-        settings = ClientSettings(deadline=30.0)
-        async with connect_untyped(self._addresses, settings=settings) as ledger:
+        settings = ClientSettings(deadline=PATIENCE)
+        async with connect_untyped(self.addresses, settings=settings) as ledger:
             for name, acknowledged in self.notes.acknowledged.items():
                 last = await ledger.method("last")(name)
                 if last < acknowledged:
@@ -113,12 +120,13 @@ class Load:
 
     async def _scribe(self, name: str) -> None:
         notes = self.notes
+        clock = asyncio.get_running_loop().time
         number, is_unsure = 1, False
         settings = ClientSettings(deadline=DEADLINE)
-        async with connect_untyped(self._addresses, settings=settings) as ledger:
+        async with connect_untyped(self.addresses, settings=settings) as ledger:
             enter = ledger.method("enter")
             while not self._over.is_set():
-                begun = time.monotonic()
+                asked = clock()
                 try:
                     before = await enter(name, number)
                 except NotDone:
@@ -134,7 +142,7 @@ class Load:
                         return
                     before = number - 1  # the one before was executed after all
                 finally:
-                    notes.ended(begun)
+                    notes.ended(asked)
                     self._news.set()
                 if before != number - 1:
                     notes.violations.append(f"{name}: {number} follows {before}")
@@ -148,11 +156,12 @@ class Load:
 
     async def _reader(self, name: str) -> None:
         notes = self.notes
+        clock = asyncio.get_running_loop().time
         settings = ClientSettings(deadline=DEADLINE)
         seen = 0
-        async with connect_untyped(self._addresses, settings=settings) as ledger:
+        async with connect_untyped(self.addresses, settings=settings) as ledger:
             while not self._over.is_set():
-                begun = time.monotonic()
+                begun, asked = time.monotonic(), clock()
                 register = f"register {int((begun - self._begun) / EPOCH)}"
                 command = self._choose(seen)
                 result: Hashable = None
@@ -166,7 +175,7 @@ class Load:
                 except OutcomeUnknown:
                     notes.unknown += 1
                 finally:
-                    notes.ended(begun)
+                    notes.ended(asked)
                     self._news.set()
                 key = At(register, command)
                 if ended is None:
@@ -177,7 +186,7 @@ class Load:
                             process=name, command=key, result=result, called=begun, returned=ended
                         )
                     )
-                    if not isinstance(command, Read):
+                    if not isinstance(command, ReadRegister):
                         notes.done_at.append(ended)
                     elif isinstance(result, int):
                         seen = result
@@ -186,17 +195,17 @@ class Load:
     def _choose(self, seen: int) -> RegisterCommand:
         chance = self._random.random()
         if chance < 0.5:
-            return Read()
+            return ReadRegister()
         self._value += 1
-        return Write(self._value) if chance < 0.75 else CompareAndSet(seen, self._value)
+        return WriteRegister(self._value) if chance < 0.75 else CompareAndSet(seen, self._value)
 
 
 async def _call(ledger: UntypedObject, register: str, command: RegisterCommand) -> Hashable:
     result: Hashable
     match command:
-        case Read():
+        case ReadRegister():
             result = await ledger.method("read")(register)
-        case Write(value):
+        case WriteRegister(value):
             result = await ledger.method("write")(register, value)
         case CompareAndSet(expected, new):
             result = await ledger.method("swap")(register, expected, new)

@@ -11,11 +11,11 @@ from tests.service.banks import TOTAL
 
 @pytest.mark.long
 def test_money_is_conserved_while_primaries_are_killed_and_paused() -> None:
-    findings = asyncio.run(bank_chaos.run(20, seed=3, tellers=3, pause=3.0))
+    findings = asyncio.run(bank_chaos.run(20, seed=3, clients=3, pause=3.0))
     assert findings.problems == [], findings.report()
-    assert len(findings.faults) >= 3
+    assert len(findings.faults) >= bank_chaos.FAULTS_MIN
     transfers = [line for line in findings.of("transfer") if line["outcome"] == "committed"]
-    assert len(transfers) > 50
+    assert len(transfers) > bank_chaos.TRANSFERS_MIN
     assert any(line["outcome"] == "committed" for line in findings.of("audit"))
 
 

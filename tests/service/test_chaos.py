@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from tests import idle_time
 from tests.service import chaos
 from tests.service.load import Load, Notes
 from tests.service.served import Served
 
-from coterie.checking.linearizability import At, Operation, Read, Write
+from coterie.checking.linearizability import At, Operation, ReadRegister, WriteRegister
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +25,9 @@ ACKNOWLEDGED = 40
 
 @pytest.mark.long
 def test_chaos_breaks_no_promise() -> None:
-    findings = asyncio.run(chaos.run(15, seed=7, replicas=5, pause=2.0, sync="none"))
+    findings = idle_time.run(chaos.run(15, seed=7, replicas=5, pause=2.0, sync="none"))
     assert findings.problems() == [], findings.report()
-    assert len(findings.faults) >= 3
+    assert len(findings.faults) >= chaos.FAULTS_MIN
     assert len(findings.notes.done_at) > 100
 
 
@@ -48,7 +48,7 @@ def test_all_killed_at_once_under_load_again_and_again(tmp_path: Path) -> None:
             await load.check_end()
             return load.notes
 
-    notes = asyncio.run(story())
+    notes = idle_time.run(story())
     assert notes.violations == []
     assert chaos.Findings(notes).problems() == []
     assert len(notes.done_at) > ROUNDS * ACKNOWLEDGED
@@ -56,7 +56,7 @@ def test_all_killed_at_once_under_load_again_and_again(tmp_path: Path) -> None:
 
 def test_a_broken_promise_would_be_found() -> None:
     notes = Notes()
-    write, read = At("x", Write(1)), At("x", Read())
+    write, read = At("x", WriteRegister(1)), At("x", ReadRegister())
     notes.history = [
         Operation(process="a", command=write, result=None, called=0, returned=1),
         Operation(process="b", command=read, result=0, called=2, returned=3),

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coterie.kernel.errors import CoterieError, Refused
-from coterie.service.control import (
+from coterie.service.operate.control import (
     SOCKET,
-    Answer,
+    ControlAnswer,
+    ControlOrder,
     Look,
     NobodyThere,
-    Order,
     Recover,
     Stop,
     give_order,
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def obey(order: Order) -> Answer:
+async def obey(order: ControlOrder) -> ControlAnswer:
     await asyncio.sleep(0)
     if isinstance(order, Recover):
         raise Refused(f"nothing of {order.group} is lost")
-    return Answer(is_done=True, text=type(order).__name__)
+    return ControlAnswer(is_done=True, text=type(order).__name__)
 
 
 def test_orders_are_answered(tmp_path: Path) -> None:
@@ -38,11 +38,11 @@ def test_orders_are_answered(tmp_path: Path) -> None:
         async with listening(tmp_path, obey):
             assert stat.S_IMODE((tmp_path / SOCKET).stat().st_mode) == 0o600
             looked = await asyncio.to_thread(give_order, tmp_path, Look())
-            assert looked == Answer(is_done=True, text="Look")
+            assert looked == ControlAnswer(is_done=True, text="Look")
             stopped = await asyncio.to_thread(give_order, tmp_path, Stop())
             assert stopped.text == "Stop"
             refused = await asyncio.to_thread(give_order, tmp_path, Recover("seats"))
-            assert refused == Answer(is_done=False, text="nothing of seats is lost")
+            assert refused == ControlAnswer(is_done=False, text="nothing of seats is lost")
         assert not (tmp_path / SOCKET).exists()
 
     asyncio.run(run())

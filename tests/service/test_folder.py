@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from coterie.journal.keeper import JournalKeeper
+from coterie.journal.disk import FileDisk
+from coterie.journal.engines.stack_keeper import JournalKeeper
 from coterie.service.folder import FolderTaken, lock_folder, open_folder
 
 if TYPE_CHECKING:
@@ -57,3 +58,21 @@ def test_journals_of_someone_else_are_refused(tmp_path: Path) -> None:
         pass
     with open_folder(tmp_path, "a", ["g", "h"]):
         pass  # a group was added
+
+
+def test_what_a_replica_keeps_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Every local user could read the journals, and speak to the process by its socket."""
+    folder = tmp_path / "state" / "group" / "a"
+    with lock_folder(folder, "taken"):
+        FileDisk(folder).create("g/a/000001/x.segment").close()
+    for place in (folder.parent.parent, folder, folder / "g" / "a" / "000001"):
+        assert place.stat().st_mode & 0o777 == 0o700, place
+    assert (folder / "g/a/000001/x.segment").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_that_is_there_keeps_the_permissions_its_owner_gave(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    with lock_folder(shared, "taken"):
+        pass
+    assert shared.stat().st_mode & 0o777 == 0o755

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from coterie.journal.engines.stack import recover
 from coterie.journal.format import Sync
-from coterie.journal.recovery import recover
 from coterie.kernel.errors import CoterieError
 from coterie.runtime.address import parse_address
 from coterie.service.config import ClusterConfig, ConfigError, GroupConfig
 from coterie.service.folder import open_folder
-from coterie.service.founding import found, free_port, make_config
-from coterie.service.places import CONFIG, read_config
+from coterie.service.operate.founding import PORTS, found, free_port, make_config
+from coterie.service.state_folder import CONFIG, read_config
 
 
 def config_in(folder: Path, replicas: int = 3) -> ClusterConfig:
@@ -64,13 +64,37 @@ def test_addresses_are_all_different_and_on_loopback(tmp_path: Path) -> None:
     assert {parse_address(text).host for text in texts} == {"127.0.0.1"}
 
 
-def test_a_port_is_not_one_for_outgoing_connections() -> None:
+def test_a_port_is_not_one_for_outgoing_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PORTS, raising=False)
     ephemeral = Path("/proc/sys/net/ipv4/ip_local_port_range")
     if not ephemeral.exists():
         pytest.skip("this system does not say which those are")
     first = int(ephemeral.read_text().split()[0])
     with ExitStack() as held:
         assert all(10_000 <= free_port(held) < first for _ in range(20))
+
+
+def test_ports_are_those_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PORTS, "21000-21099")
+    with ExitStack() as held:
+        assert all(21_000 <= free_port(held) < 21_100 for _ in range(20))
+
+
+def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that is down keeps its port, though nobody listens there."""
+    monkeypatch.setenv(PORTS, "21000-21999")
+    given = []
+    for _ in range(200):
+        with ExitStack() as held:
+            given.append(free_port(held))
+    assert len(set(given)) == 200
+
+
+@pytest.mark.parametrize("text", ["21000", "a-b", "5-4", "0-9", "65000-65536"])
+def test_ports_that_cannot_be_are_a_sentence(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(PORTS, text)
+    with ExitStack() as held, pytest.raises(CoterieError, match="two ports, as in 20000-20999"):
+        free_port(held)
 
 
 @pytest.mark.parametrize("replicas", [0, -1, 27])

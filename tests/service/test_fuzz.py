@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from tests import idle_time
 from tests.seeded import seeded
 from tests.service.groups import Counter, PortGroup
 
 import coterie
 from coterie.client import open_client
-from coterie.client.frames import encode_frame
-from coterie.client.messages import Ask, Batch, Hello, Query, Update, encode
+from coterie.protocol.frames import encode_frame
+from coterie.protocol.messages import Ask, Hello, Query, Update, UpdateBatch, encode
 
 if TYPE_CHECKING:
     from random import Random
@@ -64,7 +65,7 @@ def ask(random: Random, sessions: list[object]) -> Ask:
             for _ in some()
         ],
         [
-            Batch(
+            UpdateBatch(
                 session(),
                 number(random),
                 number(random),
@@ -114,4 +115,4 @@ def test_absurd_requests_do_no_harm(seed: int, stack: str) -> None:
                 assert not replica.driver._is_stopped
                 assert not replica.driver._failed.done()
 
-    asyncio.run(story())
+    idle_time.run(story())

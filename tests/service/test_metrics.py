@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from tests.patience import PATIENCE
 
 from coterie.objects import define, update
 from coterie.runtime.loop import run
-from coterie.service import metrics
 from coterie.service.config import ClusterConfig, GroupConfig, ReplicaConfig
-from coterie.service.founding import free_port
-from coterie.service.metrics import MetricsPort
+from coterie.service.operate import metrics
+from coterie.service.operate.founding import free_port
+from coterie.service.operate.metrics import MetricsPort
 from coterie.service.process import ReplicaProcess
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ async def get(port: MetricsPort, request: str = "GET /metrics HTTP/1.1\r\n\r\n")
     """Give the first line and the body of the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
     writer.write(request.encode())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         answer = (await reader.read()).decode()
     writer.close()
     head, _, body = answer.partition("\r\n\r\n")
@@ -76,7 +77,7 @@ async def get(port: MetricsPort, request: str = "GET /metrics HTTP/1.1\r\n\r\n")
 def test_figures_have_names_help_types_and_labels(tmp_path: Path) -> None:
     async def story() -> None:
         async with lonely(tmp_path, "a") as (process, port):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while not process.hosted["sums"].is_primary:  # noqa: ASYNC110 -- it is watched
                     await asyncio.sleep(0.01)
             status, body = await get(port)
@@ -100,7 +101,7 @@ def test_figures_have_names_help_types_and_labels(tmp_path: Path) -> None:
 def test_health_says_what_is_wrong(tmp_path: Path) -> None:
     async def story() -> None:
         async with lonely(tmp_path, "abc") as (process, port):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while process.hosted["sums"].status is None:  # noqa: ASYNC110 -- it is watched
                     await asyncio.sleep(0.01)
             status, body = await get(port, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -140,7 +141,7 @@ def test_who_says_nothing_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.Monk
         async with lonely(tmp_path, "a") as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
             writer.write(b"GET /met")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 with pytest.raises(ConnectionError):
                     await _read_to_the_end(reader)
             writer.close()
@@ -161,7 +162,7 @@ def test_only_so_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         async with lonely(tmp_path, "a") as (_, port):
             waiting = [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(2)]
             reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 with pytest.raises(ConnectionError):
                     await _read_to_the_end(reader)
             for _, each in [*waiting, (reader, writer)]:

@@ -9,8 +9,8 @@ from coterie.client import Report
 from coterie.kernel.engine import Version
 from coterie.kernel.errors import CoterieError, Refused
 from coterie.kernel.views import NO_VIEW, ViewId
-from coterie.service.control import ProcessSeen
-from coterie.service.overview import Overview, ReplicaSeen, check_recovery
+from coterie.service.operate.control import ProcessSeen
+from coterie.service.operate.overview import Overview, ReplicaSeen, check_recovery
 
 
 def up(id: str, role: str, position: int, *, zombie: bool = False) -> ReplicaSeen:
@@ -149,13 +149,12 @@ def test_a_recovery_from_nobody() -> None:
 def cohort(id: str, role: str, position: int, *, lost: bool = False) -> ReplicaSeen:
     seen = up(id, role, position, zombie=lost)
     assert seen.report is not None
-    report = msgspec.structs.replace(seen.report, engine="vsr", primary="a", viewstamp="1.a:9")
+    report = msgspec.structs.replace(seen.report, primary="a", cannot_recover="it is not for sale")
     return msgspec.structs.replace(seen, report=report)
 
 
 def test_cohorts_are_well_with_one_primary_and_its_backups() -> None:
     overview = group(cohort("a", "primary", 9), cohort("b", "backup", 9), cohort("c", "backup", 7))
-    assert overview.is_vsr
     assert overview.is_well
     assert overview.advice("g") == []
     assert [overview.lag(each) for each in overview.replicas] == [0, 0, 2]
@@ -164,7 +163,7 @@ def test_cohorts_are_well_with_one_primary_and_its_backups() -> None:
     assert headless.advice("g")[0].startswith("no primary view yet")
 
 
-def test_a_group_under_vsr_that_lost_its_state_is_not_recovered_by_a_word() -> None:
+def test_a_group_that_cannot_be_recovered_says_so() -> None:
     lost = group(
         cohort("a", "forming", 0, lost=True), cohort("b", "forming", 0, lost=True), down("c")
     )
@@ -176,6 +175,8 @@ def test_a_group_under_vsr_that_lost_its_state_is_not_recovered_by_a_word() -> N
     )
     assert lost.has_lost_memory
     [advice] = lost.advice("g")
-    assert advice.startswith("a majority has lost its state: if no view is formed in a moment")
-    with pytest.raises(Refused, match="a group under vsr is not recovered"):
+    assert advice.startswith(
+        "a majority has lost its state: if no view is formed in a moment, it is"
+    )
+    with pytest.raises(Refused, match="it is not for sale"):
         check_recovery(lost, "c")

@@ -8,15 +8,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from tests import idle_time
+from tests.patience import PATIENCE
 from tests.service.groups import Counter, PortGroup
 
 import coterie
 from coterie.client import NotWelcome
-from coterie.client.frames import FrameReader, encode_frame
-from coterie.client.messages import (
+from coterie.kernel.clock import milliseconds
+from coterie.kernel.engine import Standing
+from coterie.objects import CommandTooLarge
+from coterie.objects.execution.outcomes import (
+    AllDone,
+    Closed,
+    Done,
+    NotTaken,
+    Opened,
+    SessionEvicted,
+)
+from coterie.protocol.frames import encode_frame, frame_reader
+from coterie.protocol.messages import (
     Answers,
     Ask,
-    Batch,
     Challenge,
     Farewell,
     FromClient,
@@ -29,26 +41,25 @@ from coterie.client.messages import (
     Query,
     Refusals,
     Reported,
-    Settled,
+    SettledNotice,
     Update,
+    UpdateBatch,
     Welcome,
     decode_from_replica,
     encode,
 )
-from coterie.client.proof import client_proof, replica_proof
-from coterie.kernel.clock import milliseconds
-from coterie.kernel.engine import Standing
-from coterie.objects import CommandTooLarge
-from coterie.objects.outcomes import AllDone, Closed, Done, NotTaken, Opened, SessionEvicted
+from coterie.protocol.proof import meeting_of_client
 from coterie.runtime.address import Address
 from coterie.runtime.transport import ListenError
+from coterie.service.engines.stack_front import ObjectFront
+from coterie.service.known_clients import KnownClient, KnownClients
 from coterie.service.port import ClientPort
 from coterie.service.settings import PortSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from coterie.objects.outcomes import Answer
+    from coterie.objects.execution.outcomes import Answer
 
 ADD = msgspec.Raw(msgspec.msgpack.encode([1, ""]))
 FIFTY = msgspec.Raw(msgspec.msgpack.encode([ADD] * 50))
@@ -62,7 +73,7 @@ class Talker:
         self.reader = reader
         self.writer = writer
         self.frames: list[list[FromReplica]] = []
-        self._frames = FrameReader(frame_bytes_max=1 << 26)
+        self._frames = frame_reader(frame_bytes_max=1 << 26)
         self._heard: list[FromReplica] = []
 
     def say(self, *messages: FromClient) -> None:
@@ -126,10 +137,10 @@ async def talking(address: str) -> AsyncIterator[Talker]:
 
 def run(story: Callable[[PortGroup], Awaitable[None]], **settings: object) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20), PortGroup(**settings) as group:  # type: ignore[arg-type]
+        async with asyncio.timeout(PATIENCE), PortGroup(**settings) as group:  # type: ignore[arg-type]
             await story(group)
 
-    asyncio.run(bounded())
+    idle_time.run(bounded())
 
 
 # ---- greetings
@@ -154,7 +165,7 @@ def test_a_wrong_group_is_sent_away_with_the_right_name() -> None:
             farewell = await talker.farewell()
             assert farewell.kind == "group"
             assert "there is counter" in farewell.reason
-        group.replicas["r1"].port.front("second").attach(group.replicas["r1"])
+        ObjectFront(group.replicas["r1"].port, "second").attach(group.replicas["r1"].hosted)
         async with talking(group.addresses["r1"]) as talker:
             talker.say(Hello("", b""))
             assert "counter, second" in (await talker.farewell()).reason
@@ -171,7 +182,7 @@ def test_a_wrong_group_is_sent_away_with_the_right_name() -> None:
         (encode_frame(encode([["nonsense"]])), "malformed", "cannot be read"),
         (encode_frame(bytes(5000)), "malformed", "over the limit"),
         (b"GET / HTTP/1.1\r\n\r\n", "malformed", "does not speak"),
-        (encode_frame(b"", version=2), "version", "speaks version 2"),
+        (b"CC\x02\0" + bytes(8), "version", "speaks version 2"),
     ],
 )
 def test_what_makes_no_sense_is_answered_and_counted(said: bytes, kind: str, reason: str) -> None:
@@ -212,27 +223,27 @@ def test_the_secret_is_asked_for_and_shown() -> None:
             challenge = await talker.hear()
             assert isinstance(challenge, Challenge)
             assert len(challenge.nonce) == 16
-            nonces = (b"mine", challenge.nonce)
-            talker.say(Proof(client_proof(secret, *nonces, "counter")))
+            meeting = meeting_of_client("counter", b"mine", challenge.nonce)
+            talker.say(Proof(meeting.proof(secret, by_dialler=True)))
             welcome = await talker.hear()
             assert isinstance(welcome, Welcome)
-            assert welcome.proof == replica_proof(secret, *nonces, "counter")
+            assert welcome.proof == meeting.proof(secret, by_dialler=False)
         async with talking(group.addresses["r1"]) as talker:
             talker.say(Hello("counter", b"mine"))
             await talker.hear()
-            talker.say(Proof(client_proof(b"another secret!!", *nonces, "counter")))
+            talker.say(Proof(meeting.proof(b"another secret!!", by_dialler=True)))
             assert (await talker.farewell()).kind == "secret"
         address = group.addresses["r1"]
         async with coterie.connect(Counter, address, secret=secret) as counter:
             assert await counter.add(1) == 1
-        with pytest.raises(NotWelcome, match="does not know the secret"):
+        with pytest.raises(NotWelcome, match="does not know a secret"):
             async with coterie.connect(Counter, address, secret=b"another secret!!"):
                 pass
         with pytest.raises(NotWelcome, match=r"give it to connect\(\)"):
             async with coterie.connect(Counter, address):
                 pass
 
-    run(story, secret=secret)
+    run(story, clients=KnownClients([KnownClient("tester", secret=secret)]))
 
 
 def test_a_proof_serves_one_connection_only() -> None:
@@ -243,28 +254,20 @@ def test_a_proof_serves_one_connection_only() -> None:
             talker.say(Hello("counter", b"mine"))
             challenge = await talker.hear()
             assert isinstance(challenge, Challenge)
-            overheard = client_proof(secret, b"mine", challenge.nonce, "counter")
+            meeting = meeting_of_client("counter", b"mine", challenge.nonce)
+            overheard = meeting.proof(secret, by_dialler=True)
         async with talking(group.addresses["r1"]) as talker:
             talker.say(Hello("counter", b"mine"))
             await talker.hear()
             talker.say(Proof(overheard))
             assert (await talker.farewell()).kind == "secret"
 
-    run(story, secret=secret)
+    run(story, clients=KnownClients([KnownClient("tester", secret=secret)]))
 
 
 def test_a_short_secret_is_no_secret() -> None:
-    async def story() -> None:
-        with pytest.raises(ValueError, match="at least 16 bytes"):
-            ClientPort(
-                replica="a",
-                incarnation=1,
-                listen=Address("127.0.0.1", 0),
-                addresses={},
-                secret=b"short",
-            )
-
-    asyncio.run(story())
+    with pytest.raises(ValueError, match="at least 16 bytes"):
+        KnownClient("tester", secret=b"short")
 
 
 def test_one_client_too_many_is_told_so() -> None:
@@ -319,7 +322,7 @@ def test_all_requests_of_a_frame_are_answered_in_one_frame() -> None:
             session = await talker.open()
             talker.frames.clear()
             updates = [Update(session, number, 1, "add", ADD) for number in range(1, 51)]
-            talker.say(Ask(0, updates=updates, batches=[Batch(session, 51, 1, "add", FIFTY)]))
+            talker.say(Ask(0, updates=updates, batches=[UpdateBatch(session, 51, 1, "add", FIFTY)]))
             answers = await talker.answers(51)
             assert [answer.request for answer in answers] == list(range(1, 52))
             packed = answers[-1].outcome
@@ -447,8 +450,8 @@ def test_an_opened_session_and_answers_are_followed_by_what_becomes_of_them() ->
             [answer] = await talker.answers()
             assert answer.standing is Standing.OPTIMISTIC
             assert isinstance(answer.outcome, Done)
-            settled = await talker.hear_a(Settled)
-            assert isinstance(settled, Settled)
+            settled = await talker.hear_a(SettledNotice)
+            assert isinstance(settled, SettledNotice)
             assert settled.position >= answer.outcome.position
 
     run(story, stack="DYNSEQ:PVSYNC")
@@ -537,7 +540,7 @@ def test_a_client_for_which_too_much_waits_is_cut_off() -> None:
 
 
 def test_what_waits_for_a_turn_is_bounded() -> None:
-    settings = PortSettings(untaken_bytes_max=100)
+    settings = PortSettings(untaken_bytes_max=10_000)
 
     async def story(group: PortGroup) -> None:
         port = group.replicas["r1"].port

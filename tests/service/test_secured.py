@@ -6,6 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 import trustme
 
@@ -15,10 +16,11 @@ from coterie.client.connecting import connect
 from coterie.client.errors import NotDone, NotWelcome
 from coterie.client.settings import ClientSettings
 from coterie.objects import define, update
+from coterie.runtime.certificates import TlsFiles
 from coterie.runtime.loop import run
-from coterie.runtime.security import SecurityError, TlsFiles, read_secret
-from coterie.service.config import ConfigError, parse_config
-from coterie.service.founding import free_port
+from coterie.runtime.security import SecurityError, read_secret, write_secret
+from coterie.service.config import ClientConfig, ConfigError, SecurityConfig, parse_config
+from coterie.service.operate.founding import free_port
 from coterie.service.process import ReplicaProcess
 
 if TYPE_CHECKING:
@@ -38,12 +40,38 @@ class Counter:
 
 
 def write_files(folder: Path) -> None:
+    """Write certificates for all replicas and for one client, and the secrets of all."""
     authority = trustme.CA()
-    made = authority.issue_cert("replica.test")
     authority.cert_pem.write_to_path(folder / "authority.pem")
-    made.private_key_pem.write_to_path(folder / "key.pem")
-    made.cert_chain_pems[0].write_to_path(folder / "certificate.pem")
-    (folder / "secret").write_text("a secret of sufficient length\n")
+    for file, names in (
+        ("replica", ["replica-a", "replica-b", "replica-c"]),
+        ("client", ["client-tester"]),
+    ):
+        made = authority.issue_cert(*names)
+        made.private_key_pem.write_to_path(folder / f"{file}.key")
+        made.cert_chain_pems[0].write_to_path(folder / f"{file}.pem")
+    (folder / "secrets").mkdir(mode=0o700)
+    for file in ("a+b", "a+c", "b+c", "tester"):
+        write_secret(folder / "secrets" / file)
+
+
+def make_security(folder: Path, *, tls: bool) -> SecurityConfig:
+    if not tls:
+        return SecurityConfig(replica_secrets=str(folder / "secrets"))
+    return SecurityConfig(
+        replica_secrets=str(folder / "secrets"),
+        certificate=str(folder / "replica.pem"),
+        key=str(folder / "replica.key"),
+        authority=str(folder / "authority.pem"),
+    )
+
+
+def make_clients(folder: Path, *, tls: bool) -> dict[str, ClientConfig]:
+    tester = ClientConfig(secret_file=str(folder / "secrets" / "tester"))
+    if tls:
+        certificate, key = str(folder / "client.pem"), str(folder / "client.key")
+        tester = msgspec.structs.replace(tester, certificate=certificate, key=key)
+    return {"tester": tester}
 
 
 def make_config(folder: Path, *, tls: bool) -> ClusterConfig:
@@ -55,14 +83,15 @@ def make_config(folder: Path, *, tls: bool) -> ClusterConfig:
             f'[replicas.{id}]\nlisten = "127.0.0.1:{ports[index]}"\n'
             f'clients = "127.0.0.1:{ports[index + 3]}"\ndir = "{id}"\n'
         )
-    text += '[security]\nsecret_file = "secret"\n'
-    if tls:
-        text += 'certificate = "certificate.pem"\nkey = "key.pem"\nauthority = "authority.pem"\n'
-    return parse_config(text, source="test.toml", base=folder)
+    config = parse_config(text, source="test.toml", base=folder)
+    return msgspec.structs.replace(
+        config, security=make_security(folder, tls=tls), clients=make_clients(folder, tls=tls)
+    )
 
 
 def tls_files(folder: Path) -> TlsFiles:
-    return TlsFiles(folder / "certificate.pem", folder / "key.pem", folder / "authority.pem")
+    """Give what the client shows."""
+    return TlsFiles(folder / "client.pem", folder / "client.key", folder / "authority.pem")
 
 
 async def check_refused(address: str, secret: bytes, tls: ssl.SSLContext | None) -> None:
@@ -87,7 +116,7 @@ def test_a_group_and_its_clients_share_what_they_must(tmp_path: Path, *, tls: bo
                 process = ReplicaProcess(config, id, objects={"sums": define(Counter)}, found=True)
                 await stack.enter_async_context(process)
             address = str(config.replicas["a"].client_address)
-            secret = read_secret(tmp_path / "secret")
+            secret = read_secret(tmp_path / "secrets" / "tester")
             context = tls_files(tmp_path).client if tls else None
             async with connect(Counter, address, secret=secret, tls=context) as counter:
                 assert await counter.add(3) == 3
@@ -108,8 +137,8 @@ def test_the_command_line_shows_certificates_at_an_address(
     write_files(tmp_path)
     config = make_config(tmp_path, tls=True)
     address = str(config.replicas["a"].client_address)
-    tls = [str(tmp_path / f"{name}.pem") for name in ("certificate", "key", "authority")]
-    secret = ["--secret-file", str(tmp_path / "secret")]
+    tls = [str(tmp_path / name) for name in ("client.pem", "client.key", "authority.pem")]
+    secret = ["--secret-file", str(tmp_path / "secrets" / "tester")]
 
     async def story() -> None:
         async with ReplicaProcess(config, "a", objects={"sums": define(Counter)}, found=True):
@@ -129,7 +158,7 @@ def test_what_the_configuration_names_must_be_there(tmp_path: Path) -> None:
     config = make_config(tmp_path, tls=False)
 
     async def story() -> None:
-        with pytest.raises(SecurityError, match=r"secret cannot be read"):
+        with pytest.raises(SecurityError, match=r"secret in .*a\+b cannot be read"):
             async with ReplicaProcess(config, "a", objects={"sums": define(Counter)}, found=True):
                 pass
 

@@ -12,20 +12,20 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.patience import PATIENCE
 
 from coterie.journal.format import Sync
-from coterie.service import supervisor as module
 from coterie.service.config import GroupConfig
-from coterie.service.control import Look, Recover, Stop, give_order
 from coterie.service.folder import FolderTaken, lock_folder
-from coterie.service.founding import make_config
-from coterie.service.supervisor import Supervisor, pause_after
+from coterie.service.operate import supervisor as module
+from coterie.service.operate.control import Look, Recover, Stop, give_order
+from coterie.service.operate.founding import make_config
+from coterie.service.operate.supervisor import Supervisor, pause_after
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-WAIT_SECONDS = 20
 # Each line with one write, so that those of two processes are not mixed up.
 SAY = "import os, sys; say = lambda line: os.write(2, (line + '\\n').encode())\n"
 PRIMARY = """say('{"log": "started"}'); say('{"log": "role", "role": "primary"}')\n"""
@@ -59,7 +59,7 @@ class Watching(Supervisor):
         return [name for name, fields in self.said if fields.get("replica") == id]
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             while not is_so():
                 self._news.clear()
                 await self._news.wait()

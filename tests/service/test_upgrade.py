@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.patience import PATIENCE
 from tests.service.served import Served
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def test_replicas_are_upgraded_one_by_one_and_none_goes_back(tmp_path: Path) -> 
                 served.signal(signal.SIGKILL, id)
                 await served.until_primary(3, after=before)
                 assert await served.run("call", "ledger", "enter", "1") == (0, f"{total}\n", "")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 while (await served.run("call", "ledger", "read"))[:2] != (0, "8\n"):
                     pass  # the last announcement is on its way
             assert await served.run("call", "ledger", "enter", "1") == (0, "9\n", "")

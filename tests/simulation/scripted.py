@@ -10,7 +10,7 @@ from tests.seeded import seeded
 from coterie.kernel.wire import Envelope, Frame, decode_frame, encode_frame
 from coterie.membership.messages import Data, Repair, VsyncMessage
 from coterie.simulation import Simulation, seconds
-from coterie.simulation.network import Network
+from coterie.simulation.world.network import SimulatedNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _decoder: msgspec.msgpack.Decoder[VsyncMessage] = msgspec.msgpack.Decoder(VsyncMessage)
 
 
-class ScriptedNetwork(Network):
+class ScriptedNetwork(SimulatedNetwork):
     """Loses the messages that a rule names; the rest of their frame arrives.
 
     Every message is shown to all rules, so that a rule may also just watch.

@@ -4,7 +4,8 @@ import pytest
 
 from coterie.journal.format import Sync
 from coterie.kernel.clock import Duration, seconds
-from coterie.simulation.campaign import ALL_FAULTS, RunOptions
+from coterie.simulation import RunOptions
+from coterie.simulation.faults import ALL_FAULTS
 from coterie.simulation.parallel import run_many
 from coterie.stacks import ENGINE_STACKS, STACKS
 
@@ -57,6 +58,22 @@ def test_a_group_whose_majority_forgets(stack: str, sync: Sync) -> None:
     )
 
 
+@pytest.mark.slow  # the same
+@pytest.mark.parametrize("stack", ["DYNSEQ:PVSYNC", "SAFE:TOKEN:PVSYNC"])
+def test_members_change(stack: str) -> None:
+    assert not failures(
+        stack, range(2), duration=seconds(15), jobs=1, more_faults=("join", "remove", "replace")
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stack", ["TOKEN:PVSYNC", "SAFE:DYNSEQ:PVSYNC"])
+def test_members_change_for_long(stack: str) -> None:
+    seeds = range(1000, 1006)
+    changes = ("join", "remove", "replace")
+    assert not failures(stack, seeds, duration=seconds(30), jobs=2, more_faults=changes)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("stack", STACKS)
 def test_group_communication_for_long(stack: str) -> None:
@@ -70,14 +87,32 @@ def test_engine_for_long(stack: str, sync: Sync) -> None:
     assert not failures(stack, range(1000, 1010), duration=seconds(30), sync=sync, jobs=2)
 
 
-@pytest.mark.slow  # minutes of simulated time
-@SYNCS
-@pytest.mark.parametrize("kind", ["counter", "dictionary"])
-@pytest.mark.parametrize("stack", ORDERED_ENGINES)
-def test_clients_of_an_object_see_one_object(stack: str, kind: str, sync: Sync) -> None:
+OBJECTS = pytest.mark.parametrize("kind", ["counter", "dictionary"])
+
+
+def failures_of_objects(stack: str, kind: str, sync: Sync, seeds: range) -> str:
     options = RunOptions(stack=stack, duration=seconds(15), object=kind, sync=sync)
-    runs = run_many(range(2), options, jobs=1)
-    assert [run.violations for run in runs] == [[]] * 2
+    return "\n".join(
+        f"{run.violations[0]}\n  coterie sim --stack {stack} --object {kind} --seed {run.seed} "
+        f"--duration 15 --sync {sync.value} --trace"
+        for run in run_many(seeds, options, jobs=1)
+        if run.violations
+    )
+
+
+@pytest.mark.slow  # minutes of simulated time
+@OBJECTS
+@pytest.mark.parametrize("stack", ORDERED_ENGINES)
+def test_clients_of_an_object_see_one_object(stack: str, kind: str) -> None:
+    assert not failures_of_objects(stack, kind, Sync.TURN, range(1))
+
+
+@pytest.mark.long
+@SYNCS
+@OBJECTS
+@pytest.mark.parametrize("stack", ORDERED_ENGINES)
+def test_clients_of_an_object_see_one_object_for_long(stack: str, kind: str, sync: Sync) -> None:
+    assert not failures_of_objects(stack, kind, sync, range(1, 5))
 
 
 @pytest.mark.slow  # minutes of simulated time

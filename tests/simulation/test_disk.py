@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from coterie.simulation.disk import SECTOR_BYTES, Died, SimulatedDisk
+from coterie.simulation.world.disk import SECTOR_BYTES, Died, SimulatedDisk
 
 
 def put(disk: SimulatedDisk, path: str, data: bytes, *, sync: bool = True) -> None:

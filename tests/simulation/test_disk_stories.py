@@ -10,8 +10,8 @@ import pytest
 
 from coterie.checking.replication import EngineTracker, EntryKey
 from coterie.journal.disk import FileDisk
+from coterie.journal.engines.stack import recover
 from coterie.journal.format import Sync
-from coterie.journal.recovery import recover
 from coterie.journal.segments import list_journals
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import seconds
@@ -19,7 +19,7 @@ from coterie.kernel.layers import Context, Layer
 from coterie.replication.forming import WORD_LASTS
 from coterie.replication.primary import PrimaryViews
 from coterie.simulation import Group, Host, RunOptions, Simulation, run_seed
-from coterie.simulation.simulation import SIMULATED_JOURNAL
+from coterie.simulation.world.settings import SIMULATED_JOURNAL
 from coterie.stacks import LAYERS
 
 STACK = "SAFE:DYNSEQ:PVSYNC"
@@ -64,8 +64,8 @@ def positions(group: Group) -> set[int]:
 def is_zombie(host: Host) -> bool:
     return (
         host.ledger is not None
-        and (standing := host.ledger.standing) is not None
-        and (standing.is_zombie)
+        and (status := host.ledger.status) is not None
+        and (status.is_zombie)
     )
 
 

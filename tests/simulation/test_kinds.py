@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from tests.seeded import seeded
 
-from coterie.checking.linearizability import UNSEEN, Operation
-from coterie.simulation.kinds import (
+from coterie.checking.linearizability import UNSEEN, Operation, check
+from coterie.simulation import Simulation
+from coterie.simulation.engines.stack import kinds
+from coterie.simulation.engines.stack.kinds import (
     KINDS,
     CounterKind,
     DictionaryKind,
-    Item,
+    ItemCommand,
     ItemModel,
     TallyKind,
     Use,
@@ -58,7 +62,7 @@ def test_an_item_does_what_the_dictionary_does() -> None:
     for number in range(500):
         use = kind.draw(random, f"1.{number}")
         command = use.command
-        assert isinstance(command, Item)
+        assert isinstance(command, ItemCommand)
         answer = kind.result(use, getattr(words, use.method)(*use.arguments))
         state, expected = model.apply(states.get(command.key), command)
         states[command.key] = state
@@ -68,19 +72,22 @@ def test_an_item_does_what_the_dictionary_does() -> None:
 
 def test_a_dictionary_notices_a_request_that_was_executed_twice() -> None:
     kind = DictionaryKind()
-    use = Use(Item("append", "x", "1.1;"), "append", ("x", "1.1;"))
+    use = Use(ItemCommand("append", "x", "1.1;"), "append", ("x", "1.1;"))
     once, twice = [{"x": "1.1;"}], [{"x": "1.1;1.1;"}]
     operations = [unknown(use.command, 0)]
     assert not kind.violations(operations, once)
     assert [each.check for each in kind.violations(operations, twice)] == ["once"]
-    seen = [*operations, done(Item("get", "x"), "1.1;1.1;", 5)]
+    seen = [*operations, done(ItemCommand("get", "x"), "1.1;1.1;", 5)]
     checks = {each.check for each in kind.violations(seen, [])}
     assert checks == {"once", "linearizability"}
 
 
 def test_a_dictionary_notices_a_stale_read() -> None:
     kind = DictionaryKind()
-    operations = [done(Item("put", "x", "1.1;"), None, 0), done(Item("get", "x"), None, 5)]
+    operations = [
+        done(ItemCommand("put", "x", "1.1;"), None, 0),
+        done(ItemCommand("get", "x"), None, 5),
+    ]
     assert [each.check for each in kind.violations(operations, [])] == ["linearizability"]
 
 
@@ -92,3 +99,18 @@ def test_a_tally_notices_what_was_lost_and_what_was_doubled() -> None:
     assert [each.check for each in lost] == ["acknowledged means authoritative"]
     doubled = kind.violations(operations, [{"1.1": 1, "1.2": 2}])
     assert [each.check for each in doubled] == ["once"]
+
+
+def test_a_history_that_nobody_can_judge_breaks_no_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for an order has a limit; to reach it was told as a broken promise."""
+    monkeypatch.setattr(kinds, "check", partial(check, steps_max=0))
+    group = Simulation(seed=1, stack="SAFE:DYNSEQ:PVSYNC", has_object=True).group("a", "b", "c")
+    clients = group.clients
+    use = next(use for _ in iter(int, 1) if not (use := clients.kind.draw(seeded(), "")).is_read)
+    clients.operations += [done(use.command, 7, 0), done(use.command, 9, 2)]
+    assert clients.violations() == []
+    assert clients.undecided == ["linearizability undecided: no verdict after 0 steps"]
+    monkeypatch.undo()
+    [broken] = clients.violations()
+    assert broken.check == "linearizability"
+    assert clients.undecided == []

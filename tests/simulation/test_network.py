@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from tests.seeded import seeded
 
-from coterie.simulation.network import Network
+from coterie.simulation.world.network import SimulatedNetwork
 
 AB, BA = ("a", "b"), ("b", "a")
 
@@ -16,7 +16,7 @@ class Wire:
     """A network, and what arrives from it."""
 
     def __init__(self) -> None:
-        self.network = Network(seeded("network"))
+        self.network = SimulatedNetwork(seeded("network"))
         self.arrivals: list[tuple[str, str, bytes, int]] = []
 
     def arrive(self, source: str, destination: str, frame: bytes, delay: int) -> None:

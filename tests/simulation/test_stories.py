@@ -11,8 +11,7 @@ import coterie.simulation
 from coterie.kernel.clock import milliseconds, seconds
 from coterie.kernel.errors import StackError
 from coterie.kernel.views import Member
-from coterie.simulation import Group, RunOptions, Simulation, run_seed
-from coterie.simulation.host import Host
+from coterie.simulation import Group, Host, RunOptions, Simulation, run_seed
 from coterie.stacks import STACKS
 
 

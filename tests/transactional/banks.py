@@ -12,9 +12,19 @@ class Overdrawn(Exception):
     pass
 
 
+class Frozen(Exception):
+    """The account takes nothing."""
+
+    def __init__(self, account: str, since: float) -> None:
+        super().__init__(f"{account} is frozen")
+        self.account = account
+        self.since = since
+
+
 class ClassBank:
     """A bank whose accounts have locks of their own."""
 
+    errors = (Frozen,)
     accounts: Table[str, int] = {}  # noqa: RUF012 -- copied for each object
 
     @update
@@ -35,6 +45,23 @@ class ClassBank:
         balance = self.withdraw(account, amount)
         await other(group, ClassBank).deposit(to, amount)
         return balance
+
+    @update
+    def freeze(self, account: str) -> int:
+        self.accounts[account] = 0
+        raise Frozen(account, 1.5)
+
+    @update
+    async def send_frozen(self, group: str, account: str) -> str:
+        try:
+            await other(group, ClassBank).freeze(account)
+        except Frozen as frozen:
+            return f"{frozen.account} since {frozen.since}"
+        return "not frozen"
+
+    @update
+    async def send_frozen_on(self, group: str, account: str) -> None:
+        await other(group, ClassBank).freeze(account)
 
     @update
     def close(self, account: str) -> int:

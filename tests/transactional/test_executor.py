@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
+from typing import Any
+
 import msgspec
 import pytest
 from tests.transactional.banks import ClassBank, Notes, Plain
@@ -9,7 +13,7 @@ from tests.vsr.bank_world import EU, US, BankWorld, is_committed
 
 from coterie.objects import NotReplicable, define, update
 from coterie.transactional import ObjectExecutor, Table
-from coterie.vsr.executor import Completion, Nested
+from coterie.vsr.calls.executor import Completion, Nested
 
 
 class Objects:
@@ -125,7 +129,7 @@ def test_the_error_of_another_group_is_raised_in_the_method() -> None:
     with pytest.raises(StopIteration) as stop:
         running.send(Completion(msgspec.msgpack.encode("Closed: bob"), is_failure=True))
     assert stop.value.value.is_failure
-    assert msgspec.msgpack.decode(stop.value.value.result) == "NestedFailed: Closed: bob"
+    assert msgspec.msgpack.decode(stop.value.value.result) == "MethodFailed: Closed: bob"
 
 
 def test_a_table_begins_empty_and_nothing_ticks() -> None:
@@ -208,3 +212,106 @@ def test_who_went_through_a_table_misses_no_new_key() -> None:
     world.wait(lambda: bool(writer.answers))
     assert is_committed(writer.commit())
     world.settle()
+
+
+class Careless:
+    """Its updates leave what cannot be encoded, or is not what was declared."""
+
+    total: int = 0
+    notes: Table[str, int] = {}  # noqa: RUF012 -- copied for each object
+
+    @update
+    def double(self, times: int) -> int:
+        self.total = max(self.total, 1) << times
+        return times
+
+    @update
+    def forget(self) -> None:
+        self.total = "nothing"  # type: ignore[assignment]
+
+    @update
+    def put(self, key: str, times: int) -> None:
+        self.notes[key] = 1 << times
+
+    @update
+    def put_text(self, key: str) -> None:
+        self.notes[key] = "text"  # type: ignore[assignment]
+
+    @update
+    def complain(self) -> None:
+        raise ValueError("half of a pair: \udcff" + "x" * 10_000)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "error"),
+    [
+        ("double", [80], "OverflowError"),
+        ("forget", [], "ValidationError"),
+        ("put", ["k", 80], "OverflowError"),
+        ("put_text", ["k"], "ValidationError"),
+        ("complain", [], r"ValueError: half of a pair: \udcff"),
+    ],
+)
+def test_what_nobody_could_read_again_is_the_failure_of_its_method(
+    method: str, arguments: list[object], error: str
+) -> None:
+    """It was raised outside the method, and killed the cohort; or every later call failed."""
+    executor, objects = ObjectExecutor(Careless), Objects()
+    assert call(executor, objects, "double", 3) == 3
+    before = dict(objects.values)
+    answer = call(executor, objects, method, *arguments)
+    assert isinstance(answer, list)
+    told = str(answer[0])
+    assert told.startswith(error)
+    assert len(told) < 2100
+    objects.values = before  # as a primary does: what a call that failed wrote is void
+    assert call(executor, objects, "double", 1) == 1
+
+
+def test_arguments_that_are_no_text_are_refused() -> None:
+    executor, objects = ObjectExecutor(Careless), Objects()
+    running = executor.run("put", b"\x92\xa1\xff\x01", objects)
+    with pytest.raises(StopIteration) as stop:
+        next(running)
+    assert stop.value.value.is_failure
+    assert msgspec.msgpack.decode(stop.value.value.result).startswith("BadArguments: ")
+
+
+class Loose:
+    """Says too little of what it holds and answers."""
+
+    held: Any = None
+    price: Decimal = Decimal(0)
+
+    @update
+    def hold(self, kind: str) -> None:
+        self.held = (1, 2) if kind == "tuple" else [1, 2]
+
+    @update
+    def charge(self, price: float) -> None:
+        self.price = price  # type: ignore[assignment]
+
+    @update
+    def answer(self) -> Any:  # noqa: ANN401 -- that is the point
+        self.price = Decimal(5)
+        return (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "message"),
+    [
+        ("hold", ("tuple",), r"Loose.held: \(1, 2\) is a tuple and would arrive as a list"),
+        ("charge", (0.1,), "Loose.price: 0.1 is a float, which is not exact"),
+        ("answer", (), r"its answer \(1, 2\) is a tuple and would arrive as a list"),
+    ],
+)
+def test_what_the_next_call_would_find_to_be_something_else_is_a_failure(
+    method: str, arguments: tuple[object, ...], message: str
+) -> None:
+    """A field was one thing to the call that assigned it, and another to all others."""
+    executor, objects = ObjectExecutor(Loose), Objects()
+    failed = call(executor, objects, method, *arguments)
+    assert re.search(message, str(failed))
+    assert not objects.values
+    call(executor, objects, "hold", "list")
+    assert objects.values

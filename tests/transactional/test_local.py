@@ -10,26 +10,24 @@ import types
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.transactional.banks import ClassBank, Plain
+from tests import idle_time
+from tests.patience import PATIENCE
+from tests.transactional.banks import ClassBank, Frozen, Plain
 
 import coterie.transactional
 from coterie.kernel.clock import milliseconds, seconds
-from coterie.objects import BadArguments, UnknownMethod
-from coterie.transactional import (
-    CallFailed,
-    LocalGroups,
-    TransactionAborted,
-    TransactionUnknown,
-    local_groups,
-)
-from coterie.vsr import VsrSettings
-from coterie.vsr.client import Fate, TransactionOver
-from coterie.vsr.courier import UnknownGroup
+from coterie.local_transactions import LocalGroups, local_groups
+from coterie.objects import BadArguments, MethodFailed, UnknownMethod
+from coterie.transactional import PartAborted, TransactionAborted, TransactionUnknown
+from coterie.transactional.face import TransactionBlock
+from coterie.vsr import DEFAULT_VSR_SETTINGS, VsrSettings
+from coterie.vsr.calls.primary_requests import UnknownGroup
+from coterie.vsr.commit.client import Fate, TransactionOver
 
 Story = Callable[[LocalGroups], Awaitable[None]]
 
 
-def tell(story: Story, settings: VsrSettings | None = None) -> None:
+def tell(story: Story, settings: VsrSettings = DEFAULT_VSR_SETTINGS) -> None:
     """Run a story over two banks and a counter."""
 
     async def run() -> None:
@@ -38,7 +36,7 @@ def tell(story: Story, settings: VsrSettings | None = None) -> None:
         ) as groups:
             await story(groups)
 
-    asyncio.run(run())
+    idle_time.run(run())
 
 
 def test_leaving_the_block_commits() -> None:
@@ -73,10 +71,64 @@ def test_an_exception_aborts_and_goes_on() -> None:
     tell(story)
 
 
+def test_a_part_fails_alone() -> None:
+    async def story(groups: LocalGroups) -> None:
+        async def freeze(t: TransactionBlock) -> None:
+            async with t.part():
+                await t.us.deposit("bob", 10)
+                await t.us.freeze("bob")
+
+        async with groups.transaction() as t:
+            await t.eu.withdraw("alice", 10)
+            with pytest.raises(Frozen):
+                await freeze(t)
+            async with t.part():
+                await t.us.deposit("carol", 10)
+        balances = [await groups.us.balance(name) for name in ("bob", "carol")]
+        assert (await groups.eu.balance("alice"), *balances) == (90, 100, 110)
+
+    tell(story)
+
+
+def test_a_part_whose_call_did_not_run_fails_though_somebody_caught_it() -> None:
+    async def story(groups: LocalGroups) -> None:
+        async def catch(t: TransactionBlock) -> None:
+            async with t.part():
+                await t.eu.withdraw("alice", 10)
+                with pytest.raises(PartAborted, match="over the limit"):
+                    await t.eu.withdraw("alice" * 200_000, 10)
+
+        async with groups.transaction() as t:
+            with pytest.raises(PartAborted, match="over the limit"):
+                await catch(t)
+            await t.us.deposit("bob", 10)
+        assert await groups.eu.balance("alice") == 100
+        assert await groups.us.balance("bob") == 110
+
+    tell(story)
+
+
+def test_a_declared_error_is_caught_by_its_class() -> None:
+    async def story(groups: LocalGroups) -> None:
+        async with groups.transaction() as t:
+            with pytest.raises(Frozen, match="alice is frozen") as caught:
+                await t.eu.freeze("alice")
+            assert (caught.value.account, caught.value.since) == ("alice", 1.5)
+            await t.eu.withdraw("alice", 1)
+        assert await groups.eu.balance("alice") == 99
+        # From another group, inside an update, and through two of them.
+        assert await groups.eu.send_frozen("us", "bob") == "bob since 1.5"
+        with pytest.raises(Frozen, match="bob is frozen"):
+            await groups.eu.send_frozen_on("us", "bob")
+        assert await groups.us.balance("bob") == 100
+
+    tell(story)
+
+
 def test_a_method_that_raises_can_be_caught_and_the_transaction_goes_on() -> None:
     async def story(groups: LocalGroups) -> None:
         async with groups.transaction() as t:
-            with pytest.raises(CallFailed, match="Overdrawn: alice"):
+            with pytest.raises(MethodFailed, match="Overdrawn: alice"):
                 await t.eu.withdraw("alice", 1000)
             await t.eu.withdraw("alice", 1)
         assert await groups.eu.balance("alice") == 99
@@ -192,8 +244,8 @@ def test_the_example_in_the_docstring_runs(monkeypatch: pytest.MonkeyPatch) -> N
     assert documentation is not None
     example = [line for line in documentation.splitlines() if line.startswith("    ")]
     code = textwrap.dedent("\n".join(example))
-    code = code.replace("import Table, other", "import Table, local_groups, other")
-    place = code.index("async with local_groups")
+    code = "import coterie\n" + code
+    place = code.index("async with coterie.local_groups")
     code = code[:place] + "async def main():\n" + textwrap.indent(code[place:], "    ")
     module = types.ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)
@@ -212,7 +264,7 @@ def test_what_a_lost_coordinator_leaves_is_in_nobodys_way() -> None:
         primary = groups.primary("eu")
         assert primary is not None
         groups.kill(primary)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             assert await groups.eu.deposit("alice", 1) == 101
         with pytest.raises(TransactionAborted, match="does not know it any more"):
             await t.__aexit__(None, None, None)

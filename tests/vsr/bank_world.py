@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.kernel.clock import Duration, seconds
-from coterie.simulation.modules import START, Bank, decode, encode
-from coterie.simulation.transactions import TransactionWorld
-from coterie.vsr.client import Fate, Outcome
-from coterie.vsr.remote import NotRun
-from coterie.vsr.server import Server
+from coterie.simulation.engines.vsr.modules import START, Bank, decode, encode
+from coterie.simulation.engines.vsr.transactions import TransactionWorld
+from coterie.vsr.calls.remote import NotRun
+from coterie.vsr.commit.client import Fate, TransactionOutcome
+from coterie.vsr.commit.server import Server
 from coterie.vsr.settings import DEFAULT_VSR_SETTINGS, VsrSettings
 
 if TYPE_CHECKING:
-    from coterie.vsr.client import ClientTransaction
-    from coterie.vsr.executor import Completion, Executor
+    from coterie.vsr.calls.executor import Completion, Executor
+    from coterie.vsr.commit.client import ClientTransaction
 
 EU, US = "eu", "us"
 
@@ -27,13 +27,13 @@ class Story:
         self._client = client
         self.transaction: ClientTransaction | None = None
         self.answers: list[Completion | NotRun] = []
-        self.outcome: Outcome | None = None
+        self.outcome: TransactionOutcome | None = None
         world.begin(client, coordinator, self._begun)
 
     def _begun(self, transaction: ClientTransaction) -> None:
         self.transaction = transaction
 
-    def _ended(self, outcome: Outcome) -> None:
+    def _ended(self, outcome: TransactionOutcome) -> None:
         self.outcome = outcome
         self._world.ended(outcome)
 
@@ -44,7 +44,7 @@ class Story:
             assert self.transaction is not None
             self.transaction.call(group, method, encode(list(arguments)), self.answers.append)
 
-        self._world.hosts[self._client].call(call)
+        self._world.machines[self._client].call(call)
         return self
 
     def call(self, group: str, method: str, *arguments: object) -> object:
@@ -55,26 +55,26 @@ class Story:
         answer = self.answers[-1]
         return answer.reason if isinstance(answer, NotRun) else decode(answer.result)
 
-    def commit(self, *, wait: bool = True) -> Outcome | None:
+    def commit(self, *, wait: bool = True) -> TransactionOutcome | None:
         """Ask for the commit."""
 
         def commit() -> None:
             assert self.transaction is not None
             self.transaction.commit(self._ended)
 
-        self._world.hosts[self._client].call(commit)
+        self._world.machines[self._client].call(commit)
         if wait:
             self._world.wait(lambda: self.outcome is not None)
         return self.outcome
 
-    def abort(self, reason: str = "changed my mind") -> Outcome | None:
+    def abort(self, reason: str = "changed my mind") -> TransactionOutcome | None:
         """Ask for the abort."""
 
         def abort() -> None:
             assert self.transaction is not None
             self.transaction.abort(reason, self._ended)
 
-        self._world.hosts[self._client].call(abort)
+        self._world.machines[self._client].call(abort)
         self._world.wait(lambda: self.outcome is not None)
         return self.outcome
 
@@ -130,6 +130,6 @@ class BankWorld(TransactionWorld):
         assert not violations, "\n".join(map(str, violations))
 
 
-def is_committed(outcome: Outcome | None) -> bool:
+def is_committed(outcome: TransactionOutcome | None) -> bool:
     """Whether a client was told that its transaction is committed."""
     return outcome is not None and outcome.fate is Fate.COMMITTED

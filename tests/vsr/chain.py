@@ -15,8 +15,8 @@ from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.records import StateAt
 from coterie.kernel.views import NO_VIEW, Viewstamp
+from coterie.simulation.engines.vsr.world import MACHINE_FAULTS, CohortWorld, keeping
 from coterie.simulation.faults import Nemesis
-from coterie.simulation.machines import MACHINE_FAULTS, World, keeping
 from coterie.vsr import Cohort, VsrSettings, build_cohort
 
 if TYPE_CHECKING:
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from coterie.kernel.records import Record, VsrRecord
     from coterie.kernel.replica import Replica
     from coterie.kernel.views import Member
-    from coterie.simulation.group import Group
-    from coterie.vsr import Memory
-    from coterie.vsr.messages import CohortView
+    from coterie.vsr import CohortPast
+    from coterie.vsr.views.messages import CohortView
 
 CHUNK = 8
 
@@ -86,7 +85,7 @@ class Chain:
         pass
 
 
-class ChainWorld(World):
+class ChainWorld(CohortWorld):
     """One group of chains on machines of its own, with its tracker."""
 
     def __init__(  # noqa: PLR0913 -- what a run is made of
@@ -107,21 +106,20 @@ class ChainWorld(World):
         )
         self.vsr_settings = settings or VsrSettings()
         self.kind = kind
-        self.tracker = ViewstampedTracker(self.configuration)
+        self.tracker = ViewstampedTracker(self.groups["chain"])
         self.records: list[Record | VsrRecord] = []
         self.forced: list[Viewstamp] = []
         """What the primaries were told is forced."""
-        for name in names:
-            self.put(name, "chain", self.configuration, self._build)
+        self.put_cohorts("chain", self._build)
         self.start()
 
-    def _build(self, context: Context, memory: Memory) -> Replica:
+    def _build(self, context: Context, memory: CohortPast) -> Replica:
         return build_cohort(
             context, Chain(context), memory=memory, settings=self.vsr_settings, kind=self.kind
         )
 
     def __getitem__(self, id: str) -> Cohort:
-        cohort = self.hosts[id].cohort("chain")
+        cohort = self.cohort(id, "chain")
         assert cohort is not None, f"{id} is down"
         return cohort
 
@@ -131,7 +129,7 @@ class ChainWorld(World):
         if self.simulation.trace is not None:
             self.simulation.note(f"{record.member} {type(record).__name__} {record}")
 
-    def revived(self, group: str, member: Member, memory: Memory) -> None:
+    def revived(self, group: str, member: Member, memory: CohortPast) -> None:
         del group
         if memory.history:
             self.tracker.inherit(member, memory.history)
@@ -150,7 +148,7 @@ class ChainWorld(World):
                     if each.view != NO_VIEW:
                         cohort.force_to(each, partial(self._told, cohort, each))
 
-        self.hosts[cohort.me.id].call(add)
+        self.machines[cohort.me.id].call(add)
 
     def _told(self, cohort: Cohort, known: Viewstamp) -> None:
         self.forced.append(known)
@@ -184,7 +182,7 @@ def run_chain(  # noqa: PLR0913 -- what a run is made of
     world.simulation.trace = trace
     if prepare is not None:
         prepare(world)
-    nemesis = Nemesis(cast("Group", world), random, kinds)
+    nemesis = Nemesis(world, random, kinds)
     interval = random.choice([10_000, 50_000, 250_000])
     active = True
     serial = 0
@@ -194,12 +192,12 @@ def run_chain(  # noqa: PLR0913 -- what a run is made of
         if not active:
             return
         # Every cohort that believes it leads works, also one that was replaced long ago.
-        for host in world.hosts.values():
-            cohort = host.cohort("chain")
+        for id in world.machines:
+            cohort = world.cohort(id, "chain")
             if cohort is not None and cohort.is_primary and random.random() < 0.7:
                 serial += 1
                 count = 1 if random.random() < 0.8 else random.randrange(2, 20)
-                world.tell(*(b"%d/%d" % (serial, each) for each in range(count)), at=host.id)
+                world.tell(*(b"%d/%d" % (serial, each) for each in range(count)), at=id)
         world.simulation.at(int(random.expovariate(1 / interval)), work)
 
     try:

@@ -13,16 +13,16 @@ from coterie.kernel.clock import Instant
 from coterie.kernel.layers import Context
 from coterie.kernel.settings import DEFAULT_SETTINGS
 from coterie.kernel.views import Configuration, Member
-from coterie.vsr import Cohort, Memory, VsrSettings
-from coterie.vsr.module import remember
-from coterie.vsr.replica import build_cohort
+from coterie.vsr import Cohort, CohortPast, VsrSettings
+from coterie.vsr.views.module import remember
+from coterie.vsr.views.replica import build_cohort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from coterie.kernel.clock import Duration
     from coterie.kernel.records import Record
-    from coterie.kernel.views import ReplicaId, Viewstamp
+    from coterie.kernel.views import ReplicaAddresses, ReplicaId, Viewstamp
     from coterie.vsr import Module
 
 
@@ -33,6 +33,7 @@ class Seat:
         self._table = table
         self.id = id
         self.now = Instant(0)
+        self.whereabouts: dict[str, ReplicaAddresses] = {}
         self.timers: dict[tuple[str, ...], Callable[[], None]] = {}
 
     def send(
@@ -45,6 +46,9 @@ class Seat:
         del group
         for each in destinations:
             self._table.mail.append((Member(self.id, incarnation), each, message))
+
+    def meet(self, group: str, configuration: Configuration) -> None:
+        pass
 
     def reaches(self, replica: ReplicaId) -> bool:
         return replica not in self._table.gone
@@ -87,7 +91,7 @@ class Table:
         self.remember = remember
         self.gone: set[str] = set()
         """Whom the failure detectors do not believe in."""
-        self.memories = {name: Memory() for name in names}
+        self.memories = {name: CohortPast() for name in names}
         self.seats: dict[str, Seat] = {}
         self.cohorts: dict[str, Cohort] = {}
         self.lives = dict.fromkeys(names, 0)

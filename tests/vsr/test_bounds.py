@@ -7,7 +7,7 @@ from functools import partial
 from tests.vsr.bank_world import EU, US, BankWorld, is_committed
 
 from coterie.kernel.clock import milliseconds, seconds
-from coterie.vsr.client import Fate, Outcome
+from coterie.vsr.commit.client import Fate, TransactionOutcome
 from coterie.vsr.settings import VsrSettings
 
 
@@ -42,11 +42,11 @@ def test_nothing_is_left_of_transactions_that_ended() -> None:
         assert not server.coordinator._told
         assert not server.deadlocks._waits
         assert not server._touched
-        assert not server.courier._requests
+        assert not server.requests._requests
     for machine in world.clients:
         client = world.client(machine)
         assert client is not None
-        assert not client.courier._requests
+        assert not client.requests._requests
         assert not client._transactions
 
 
@@ -73,12 +73,12 @@ def test_what_is_not_remembered_is_not_called_aborted() -> None:
         assert outcome is not None
         outcomes.append(outcome)
     world.settle()
-    found: list[Outcome] = []
+    found: list[TransactionOutcome] = []
     client = world.client("x")
     assert client is not None
     for outcome in (outcomes[0], outcomes[-1]):
         assert outcome.aid is not None
-        world.hosts["x"].call(partial(client.find_out, outcome.aid, found.append))
+        world.machines["x"].call(partial(client.find_out, outcome.aid, found.append))
     world.wait(lambda: len(found) == 2)
     assert {outcome.aid: outcome.fate for outcome in found} == {
         outcomes[0].aid: Fate.UNKNOWN,

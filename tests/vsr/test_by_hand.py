@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.vsr.broken_cohorts import (
+from tests.broken.cohort_variants import (
     ComesBackIntoTheSameView,
     OldViewstampsAtOnce,
     PromisesNothing,
@@ -12,16 +12,16 @@ from tests.vsr.broken_cohorts import (
 from tests.vsr.table import Table
 
 from coterie.kernel.views import ViewId, Viewstamp
-from coterie.vsr import Cohort, Status, VsrSettings
-from coterie.vsr.messages import (
-    Accept,
+from coterie.vsr import Cohort, CohortStatus, VsrSettings
+from coterie.vsr.views.messages import (
+    AcceptInvitation,
+    CohortStateChunk,
+    CohortStateOffer,
     FetchChunks,
     FetchEvents,
     InitView,
     Invite,
     NewView,
-    StateChunk,
-    StateOffer,
     Superseded,
 )
 
@@ -51,7 +51,7 @@ def test_the_invitation_round_is_one_round_when_the_manager_leads() -> None:
     table = Table()
     table["a"].manage()
     assert table.deliver(kinds=(Invite,), losing=False) == 2
-    assert table.deliver(kinds=(Accept,), losing=False) == 2
+    assert table.deliver(kinds=(AcceptInvitation,), losing=False) == 2
     assert table["a"].is_primary
     assert table.deliver(kinds=(NewView,), losing=False) == 2
     assert all(table[name].is_active for name in "abc")
@@ -61,8 +61,8 @@ def test_otherwise_one_more_message_is_needed() -> None:
     table = in_first_view(Table())
     table.gone = {"a"}  # so the others believe
     table["c"].manage()
-    table.deliver(kinds=(Invite, Accept), losing=False)
-    assert table["c"].status is Status.UNDERLING
+    table.deliver(kinds=(Invite, AcceptInvitation), losing=False)
+    assert table["c"].status is CohortStatus.UNDERLING
     table.gone = set()
     assert table.deliver(kinds=(InitView,), losing=False) == 1
     assert table["a"].is_primary  # the old primary is preferred
@@ -76,7 +76,7 @@ def forget_a_promise(table: Table) -> None:
     in_first_view(table)
     table.gone = {"a"}
     table["b"].manage()
-    table.deliver(among="bc", kinds=(Invite, Accept))
+    table.deliver(among="bc", kinds=(Invite, AcceptInvitation))
     assert table["b"].is_primary  # of (2, b), alone
     table.mail.clear()
     table.start("c")
@@ -128,7 +128,7 @@ def force_an_old_viewstamp(table: Table) -> bool:
     table.deliver(among="ac")
     table.gone = {"a", "b"}
     table["c"].manage()
-    table.deliver(among="cde", kinds=(Invite, Accept))
+    table.deliver(among="cde", kinds=(Invite, AcceptInvitation))
     assert table["c"].is_primary
     told: list[bool] = []
     table["c"].force_to(old, lambda: told.append(True))
@@ -184,7 +184,7 @@ def test_a_force_of_an_old_viewstamp_ends_with_the_new_view_known() -> None:
     table["a"].finish_turn()
     table.deliver()
     table["a"].manage()
-    table.deliver(kinds=(Invite, Accept), losing=False)
+    table.deliver(kinds=(Invite, AcceptInvitation), losing=False)
     told: list[bool] = []
     table["a"].force_to(old, lambda: told.append(True))
     assert not told
@@ -209,7 +209,7 @@ def test_a_backup_without_its_state_needs_a_new_view(
     table.deliver(kinds=(FetchEvents,), losing=False)
     table.mail.append((table["b"].me, "a", FetchChunks(table["b"].cur_viewid, 1, 0)))
     table.deliver(kinds=(FetchChunks,), losing=False)
-    late = [mail for mail in table.mail if isinstance(mail[2], StateOffer | StateChunk)]
+    late = [mail for mail in table.mail if isinstance(mail[2], CohortStateOffer | CohortStateChunk)]
     assert len(late) > 1
     table.mail.clear()
     told = table.force("a", b"3")
@@ -281,8 +281,42 @@ def test_an_earlier_life_does_not_lead() -> None:
     """Whoever was chosen and has lost its state since must not start the view."""
     table = in_first_view(Table())
     table["c"].manage()
-    table.deliver(kinds=(Invite, Accept), losing=False)
+    table.deliver(kinds=(Invite, AcceptInvitation), losing=False)
     table.start("a")
     table.deliver(kinds=(InitView,), losing=False)
     assert not table["a"].is_active
+    assert not table.problems()
+
+
+def test_who_acknowledges_a_view_after_another_was_taken_into_it_hears_of_that_one() -> None:
+    """At the founding of a group a backup said for ever that its view had two members of three."""
+    table = Table()
+    table.gone = {"c"}
+    table["a"].manage()
+    table.deliver(among="ab", kinds=(Invite, AcceptInvitation), losing=False)
+    table.gone = set()
+    table.mail = [mail for mail in table.mail if isinstance(mail[2], NewView)]
+    table.deliver(kinds=(NewView,), losing=False)
+    assert [sender.id for sender, _, _ in table.mail] == ["b", "c"]
+    table.mail.reverse()
+    table.deliver()
+    table.fire("a", "vsr buffer")
+    table.deliver()
+    for name in "abc":
+        assert [member.id for member in table[name].cur_view.members] == ["a", "b", "c"]
+    assert not table.problems()
+
+
+def test_backups_are_told_who_is_in_the_view_until_they_have_heard_it() -> None:
+    table = in_first_view(Table())
+    table.gone = {"c"}
+    table["a"].reachability_changed([])
+    for _ in range(3):
+        table.mail.clear()  # lost on the way
+        table.fire("a", "vsr buffer")
+    assert len(table["b"].cur_view.members) == 3
+    table.deliver(among="ab")
+    assert [member.id for member in table["b"].cur_view.members] == ["a", "b"]
+    table.fire("a", "vsr buffer")
+    assert not table.mail  # there is nothing more to say
     assert not table.problems()

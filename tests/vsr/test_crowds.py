@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from coterie.kernel.clock import Duration, milliseconds, seconds
-from coterie.simulation.transaction_campaign import OBJECTS, TransactionOptions, spread
-from coterie.simulation.transactions import TransactionWorld
-from coterie.simulation.workloads import Tellers
-from coterie.vsr.client import Fate
+from coterie.simulation.engines.vsr.transactions import TransactionWorld
+from coterie.simulation.engines.vsr.trial import OBJECTS, TransactionOptions, spread
+from coterie.simulation.engines.vsr.workloads import Tellers
+from coterie.vsr.commit.client import Fate
 
 CLIENTS = ("x", "y", "z")
 
@@ -38,11 +38,11 @@ def test_a_crowd_keeps_its_money_and_its_seats(name: str, objects: int) -> None:
     first, second, _ = world.groups
     primary = world.primary(first)
     assert primary is not None
-    world.hosts[primary.me.id].crash()
+    world.machines[primary.me.id].crash()
     world.run(milliseconds(300))
     other = world.primary(second)
     assert other is not None
-    world.partition([other.me.id], [id for id in world.hosts if id != other.me.id])
+    world.partition([other.me.id], [id for id in world.machines if id != other.me.id])
     world.run(milliseconds(400))
     most = in_flight(world)
     workload.stop()

@@ -12,9 +12,10 @@ from coterie.journal.reader import JournalReader
 from coterie.journal.segments import list_journals
 from coterie.kernel.clock import milliseconds, seconds
 from coterie.kernel.records import EventsKnown, StateTaken
-from coterie.simulation.export import TRUE_TIMES
-from coterie.simulation.machines import COHORT_FAULTS
-from coterie.simulation.transaction_campaign import TransactionOptions, run_transactions
+from coterie.simulation.campaign import run_seed
+from coterie.simulation.engines.vsr.trial import TransactionOptions
+from coterie.simulation.engines.vsr.world import COHORT_FAULTS
+from coterie.simulation.world.export import TRUE_TIMES
 
 
 def whole(*, is_durable: bool = False) -> ChainWorld:
@@ -32,7 +33,7 @@ def has_state(world: ChainWorld, name: str) -> bool:
 def test_all_processes_die_and_nothing_is_lost() -> None:
     """Events are written before they are acknowledged, whatever is synced."""
     world = whole()
-    for host in world.hosts.values():
+    for host in world.machines.values():
         host.kill()
         host.start()
     world.run_until_whole()
@@ -43,21 +44,21 @@ def test_all_processes_die_and_nothing_is_lost() -> None:
 
 def test_a_machine_that_is_lost_comes_back_without_its_state() -> None:
     world = whole()
-    world.hosts["c"].crash()
-    world.hosts["c"].start()
+    world.machines["c"].crash()
+    world.machines["c"].start()
     assert not has_state(world, "c")
     world.run_until_whole()
     assert any(isinstance(record, StateTaken) for record in world.records)
     # What it took over is on its disk: the death of its process costs nothing any more.
-    world.hosts["c"].kill()
-    world.hosts["c"].start()
+    world.machines["c"].kill()
+    world.machines["c"].start()
     assert has_state(world, "c")
     world.check()
 
 
 def test_a_death_in_the_middle_of_a_write_leaves_what_was_before() -> None:
     world = whole(is_durable=True)
-    host = world.hosts["b"]
+    host = world.machines["b"]
     host.disk.die_in_write(after_bytes=10)
     world.tell(b"three")
     world.run(milliseconds(5))
@@ -72,7 +73,7 @@ def test_a_death_in_the_middle_of_a_write_leaves_what_was_before() -> None:
 
 def test_a_disk_that_cannot_sync_stops_the_cohort() -> None:
     world = whole(is_durable=True)
-    host = world.hosts["c"]
+    host = world.machines["c"]
     host.disk.fail_syncs()
     world.tell(b"three")
     world.run(milliseconds(5))
@@ -85,7 +86,7 @@ def test_a_disk_that_cannot_sync_stops_the_cohort() -> None:
 
 def test_damage_to_an_old_segment_costs_the_state_and_no_promise() -> None:
     world = whole(is_durable=True)
-    host = world.hosts["c"]
+    host = world.machines["c"]
     promised = world["c"].max_viewid
     path = next(path for path in host.disk.paths if path.endswith(".segment"))
     host.disk.flip_bit(path, host.disk.size(path) // 2)
@@ -107,7 +108,7 @@ def test_random_runs_with_failing_disks_keep_all_promises(*, is_durable: bool) -
 
 def test_journals_of_a_run_are_written_and_can_be_read(tmp_path: Path) -> None:
     options = TransactionOptions(duration=seconds(1), faults=("kill",), journals=str(tmp_path))
-    run = run_transactions(3, options)
+    run = run_seed(3, options)
     assert run.violations == []
     folder = tmp_path / "3"
     journals = list_journals(FileDisk(folder))
@@ -121,12 +122,12 @@ def test_journals_of_a_run_are_written_and_can_be_read(tmp_path: Path) -> None:
 
 def test_the_same_seed_writes_the_same_journals(tmp_path: Path) -> None:
     options = TransactionOptions(duration=seconds(1), journals="")
-    digests = {run_transactions(4, options).digest for _ in range(2)}
+    digests = {run_seed(4, options).digest for _ in range(2)}
     assert len(digests) == 1
     written = []
     for name in ("one", "two"):
         folder = tmp_path / name
-        run_transactions(4, TransactionOptions(duration=seconds(1), journals=str(folder)))
+        run_seed(4, TransactionOptions(duration=seconds(1), journals=str(folder)))
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         written.append([(path.relative_to(folder), path.read_bytes()) for path in files])
     assert written[0] == written[1]

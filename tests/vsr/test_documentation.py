@@ -13,7 +13,7 @@ import pytest
 from coterie.kernel.clock import milliseconds, seconds
 from coterie.vsr import VsrSettings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "vsr.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "internals" / "vsr.md").read_text(encoding="utf-8")
 UNITS = {"ms": milliseconds(1), "s": seconds(1), "MiB": 1 << 20, "KiB": 1 << 10}
 ROWS = re.findall(r"^\| `(\w+)` \| ([\d ]+)(ms|s|MiB|KiB)?\b", PAGE, re.MULTILINE)
 
@@ -39,4 +39,4 @@ def test_every_module_on_the_page_exists() -> None:
     folder = Path(__file__).parents[2] / "src" / "coterie" / "vsr"
     names = set(re.findall(r"^\| .*`(\w+\.py)`", PAGE.partition("## Views")[0], re.MULTILINE))
     assert names
-    assert names <= {path.name for path in folder.glob("*.py")}
+    assert names <= {path.name for path in folder.rglob("*.py")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId, Viewstamp
-from coterie.vsr.formation import Response, can_form, choose_primary
+from coterie.vsr.views.formation import Response, can_form, choose_primary
 
 ABC = Configuration(1, ("a", "b", "c"))
 FIVE = Configuration(1, tuple("abcde"))

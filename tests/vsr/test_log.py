@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from coterie.kernel.views import NO_VIEW, ViewId, Viewstamp
-from coterie.vsr.log import Log, covers
+from coterie.vsr.views.log import EventLog, covers
 
 V1, V2, V3 = ViewId(1, "a", 1), ViewId(2, "b", 1), ViewId(3, "a", 1)
 
 
-def log_of(bytes_max: int = 1000, views_max: int = 100) -> Log:
-    return Log(bytes_max=bytes_max, views_max=views_max)
+def log_of(bytes_max: int = 1000, views_max: int = 100) -> EventLog:
+    return EventLog(bytes_max=bytes_max, views_max=views_max)
 
 
 def test_a_history_has_one_viewstamp_for_each_view() -> None:

@@ -6,26 +6,33 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from tests.broken.cohort_variants import FollowsEveryone
+from tests.broken.server_variants import SiblingsSeeEachOther
 from tests.vsr.bank_world import EU, US, BankWorld, is_committed
-from tests.vsr.broken_cohorts import FollowsEveryone
-from tests.vsr.broken_servers import SiblingsSeeEachOther
 from tests.vsr.chain import ChainWorld
 from tests.vsr.table import Table
 
 from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.views import Configuration, Member, ViewId, Viewstamp
-from coterie.simulation.modules import Bank, encode
+from coterie.simulation.engines.vsr.modules import Bank, encode
 from coterie.vsr import Cohort
-from coterie.vsr.calling import Abort, Call, CallRefused, End, Ending, Reply
-from coterie.vsr.executor import Nested
-from coterie.vsr.messages import Events
-from coterie.vsr.psets import Aid, Pair, Progress
-from coterie.vsr.server import Server
+from coterie.vsr.calls.executor import Nested
+from coterie.vsr.calls.messages import (
+    Abort,
+    CallRefused,
+    CallReply,
+    CallRequest,
+    EndTransaction,
+    TransactionEnded,
+)
+from coterie.vsr.commit.psets import Aid, CallsProgress, Pair
+from coterie.vsr.commit.server import Server
+from coterie.vsr.views.messages import NewEvents
 
 if TYPE_CHECKING:
-    from coterie.simulation.modules import Steps
-    from coterie.vsr.executor import Access
+    from coterie.simulation.engines.vsr.modules import Steps
+    from coterie.vsr.calls.executor import ObjectAccess
 
 CLIENT = Member("z", 1)
 
@@ -59,11 +66,11 @@ def say(table: Table, message: msgspec.Struct) -> list[msgspec.Struct]:
 
 def call(
     table: Table, aid: Aid, id: str, method: str, *arguments: object, given_up: str = ""
-) -> Call:
+) -> CallRequest:
     view = table["a"].cur_viewid
     names = (given_up,) if given_up else ()
-    progress = Progress(9, (1, 2))
-    return Call("z", view, aid, id, method, encode(list(arguments)), names, progress)
+    progress = CallsProgress(9, (1, 2))
+    return CallRequest("z", view, aid, id, method, encode(list(arguments)), names, progress)
 
 
 def test_who_cannot_force_an_abort_tells_no_participant_of_it() -> None:
@@ -74,12 +81,12 @@ def test_who_cannot_force_an_abort_tells_no_participant_of_it() -> None:
     table = bank_table()
     aid = Aid("table", ViewId(0, "b", 1), 1)
     pset = (Pair("other", Viewstamp(ViewId(1, "m", 1), 1)),)
-    end = End("z", aid, True, pset, ("other",), "")  # noqa: FBT003
+    end = EndTransaction("z", aid, True, pset, ("other",), "")  # noqa: FBT003
     assert say(table, end) == []
     assert say(table, end) == []
     table.deliver(losing=False)  # a majority knows
     told = [(to, type(message)) for _, to, message in table.mail if to not in table.names]
-    assert told == [("z", Ending), ("m", Abort), ("z", Ending)]
+    assert told == [("z", TransactionEnded), ("m", Abort), ("z", TransactionEnded)]
 
 
 def test_dropping_a_call_leaves_the_locks_of_its_siblings() -> None:
@@ -88,10 +95,10 @@ def test_dropping_a_call_leaves_the_locks_of_its_siblings() -> None:
     one, other = (Aid("other", ViewId(1, "m", 1), number) for number in (1, 2))
     say(table, call(table, one, "1.1", "send", "alice", 10, "other", "bob"))
     [reply] = say(table, call(table, one, "2.1", "deposit", "carol", 5))
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, CallReply)
     say(table, call(table, one, "3.1", "balance", "dave", given_up="1"))
     said = say(table, call(table, other, "1", "balance", "carol"))
-    assert not any(isinstance(message, Reply) for message in said)
+    assert not any(isinstance(message, CallReply) for message in said)
 
 
 @pytest.mark.parametrize(("kind", "balance"), [(Server, 85), (SiblingsSeeEachOther, 90)])
@@ -122,7 +129,7 @@ def test_a_reader_whose_end_was_lost_in_a_view_change_frees_its_locks() -> None:
     backups = [name for name in world.groups[US].members if name != primary]
     world.simulation.network.cut([(primary, name) for name in backups])
     assert is_committed(story.commit())
-    world.hosts[primary].crash()
+    world.machines[primary].crash()
     world.simulation.network.heal(world.arrive)
     world.wait(lambda: world.primary(US) is not None)
     writer = world.story(EU, client="y")
@@ -142,7 +149,7 @@ def test_a_cohort_without_its_state_that_is_cut_off_from_the_primary_disturbs_no
     world.tell(b"one")
     world.run(milliseconds(50))
     world.simulation.network.cut([("a", "c"), ("c", "a")])
-    world.hosts["c"].restart()
+    world.machines["c"].restart()
     world.run(seconds(2))
     views = world.tracker.views
     forced = []
@@ -169,7 +176,7 @@ def test_a_replaced_primary_that_still_hears_a_majority_is_told(names: str) -> N
     world.run_until_whole()
     view = world["a"].cur_viewid
     world.simulation.network.cut([("a", "c"), ("c", "a")])
-    world.hosts["c"].call(world["c"].manage)
+    world.machines["c"].call(world["c"].manage)
     world.run(Duration(300))
     world.run(seconds(1))
     world.tell(b"in vain?", at="a")
@@ -191,7 +198,7 @@ def test_an_event_that_cannot_be_read_is_not_known() -> None:
     backup = table["b"]
     known = backup.log.last
     with pytest.raises(BadMessage):
-        backup.receive(table["a"].me, Events(known.view, known.view, known.number + 1, [b"?"]))
+        backup.receive(table["a"].me, NewEvents(known.view, known.view, known.number + 1, [b"?"]))
     assert backup.log.last == known
 
 
@@ -239,7 +246,9 @@ def test_a_call_refused_after_it_made_calls_says_whom_it_called() -> None:
     """One call waits for a lock after it has called the other group, and too long."""
 
     class SendsFirst(Bank):
-        def do_send(self, access: Access, account: str, amount: int, group: str, to: str) -> Steps:
+        def do_send(
+            self, access: ObjectAccess, account: str, amount: int, group: str, to: str
+        ) -> Steps:
             yield Nested(group, "deposit", encode([to, amount]))
             return self.do_withdraw(access, account, amount)
 
@@ -262,7 +271,7 @@ def test_who_does_not_hear_the_primary_does_not_call_it_away() -> None:
     world.tell(b"one")
     world.run(milliseconds(50))
     world.simulation.network.cut([("a", "c")])
-    world.hosts["c"].restart()
+    world.machines["c"].restart()
     world.run(seconds(2))
     views = world.tracker.views
     for _ in range(10):

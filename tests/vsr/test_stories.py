@@ -30,11 +30,11 @@ def test_the_primary_crashes_and_comes_back_as_a_backup() -> None:
     world = whole()
     world.tell(b"one")
     world.run(milliseconds(5))
-    world.hosts["a"].crash()
+    world.machines["a"].crash()
     world.run(seconds(2))
     assert world["b"].is_serving
     world.tell(b"two")
-    world.hosts["a"].start()
+    world.machines["a"].start()
     world.run_until_whole()
     # It came back without a view change: it was never active in the new view.
     assert world["b"].is_serving
@@ -46,7 +46,7 @@ def test_the_primary_crashes_and_comes_back_as_a_backup() -> None:
 def test_a_backup_that_crashed_comes_back_by_a_view_change_that_loses_nothing() -> None:
     world = whole()
     world.tell(b"one")
-    world.hosts["c"].restart()
+    world.machines["c"].restart()
     world.run_until_whole()
     assert world["a"].is_serving
     assert world.tracker.views == 2
@@ -88,13 +88,13 @@ def test_a_primary_without_its_majority_stops_serving_until_it_is_back() -> None
 def test_a_preferred_cohort_that_is_back_is_handed_the_lead() -> None:
     """Section 6: always choose a particular cohort to be the primary if possible."""
     world = whole(settings=VsrSettings(hand_over_after=seconds(2)))
-    world.hosts["a"].crash()
+    world.machines["a"].crash()
     world.run(seconds(1))
     assert world["b"].is_serving
     world.tell(b"one")
     world.run(seconds(5))
     assert world["b"].is_serving  # there is nobody to hand over to
-    world.hosts["a"].start()
+    world.machines["a"].start()
     world.run_until_whole()
     world.tell(b"two")
     world.run(seconds(4))
@@ -108,11 +108,11 @@ def test_a_preferred_cohort_that_is_back_is_handed_the_lead() -> None:
 
 def test_a_cohort_that_is_behind_is_not_handed_the_lead() -> None:
     world = whole(settings=VsrSettings(hand_over_after=seconds(2)))
-    world.hosts["a"].crash()
+    world.machines["a"].crash()
     world.run(seconds(1))
     # Whoever comes back cannot be told of the latest events for now.
     world.simulation.network.cut([("b", "a")])
-    world.hosts["a"].start()
+    world.machines["a"].start()
     views = world.tracker.views
     for _ in range(6):
         world.tell(b"more")
@@ -188,7 +188,7 @@ def test_the_papers_example_waits_for_the_partition_to_end() -> None:
     assert world.forced
     world.heal()
     world.partition("b", "ac")
-    world.hosts["a"].restart()
+    world.machines["a"].restart()
     world.run(seconds(5))
     assert world.primary("chain") is None
     world.heal()
@@ -202,8 +202,8 @@ def test_a_catastrophe_is_said_and_loses_nothing() -> None:
     world = whole(may_lose_majority=True)
     world.tell(b"one")
     world.run(milliseconds(5))
-    world.hosts["a"].restart()
-    world.hosts["b"].restart()
+    world.machines["a"].restart()
+    world.machines["b"].restart()
     world.run(seconds(10))
     assert world.primary("chain") is None
     told = [record for record in world.records if isinstance(record, Catastrophe)]
@@ -216,7 +216,7 @@ def test_with_events_on_disk_there_is_no_catastrophe() -> None:
     world = whole(is_durable=True)
     world.tell(b"one")
     world.run(milliseconds(5))
-    for host in world.hosts.values():
+    for host in world.machines.values():
         host.restart()
     world.run_until_whole()
     assert all(world[name].log.knows(world.forced[0]) for name in "abc")
@@ -225,7 +225,7 @@ def test_with_events_on_disk_there_is_no_catastrophe() -> None:
 
 def test_founders_that_crash_before_the_first_view_have_lost_nothing() -> None:
     world = ChainWorld("abc", may_lose_majority=True)
-    for host in world.hosts.values():
+    for host in world.machines.values():
         host.restart()
     world.run_until_whole()
     assert world["a"].is_serving

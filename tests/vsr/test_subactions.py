@@ -9,18 +9,18 @@ from tests.vsr.bank_world import EU, US, BankWorld, is_committed
 
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.views import NO_VIEW
-from coterie.simulation.modules import Bank, decode, encode
-from coterie.vsr.executor import Nested
-from coterie.vsr.locks import Locks, Mode, Owner
-from coterie.vsr.psets import Aid, Progress, number_of
-from coterie.vsr.remote import NotRun
+from coterie.simulation.engines.vsr.modules import Bank, decode, encode
+from coterie.vsr.calls.executor import Nested
+from coterie.vsr.calls.remote import NotRun
+from coterie.vsr.commit.psets import Aid, CallsProgress, number_of
+from coterie.vsr.objects.locks import LockOwner, LockTable, Mode
 
 if TYPE_CHECKING:
-    from coterie.simulation.modules import Steps
-    from coterie.vsr.executor import Access
+    from coterie.simulation.engines.vsr.modules import Steps
+    from coterie.vsr.calls.executor import ObjectAccess
 
 ONE, TWO = (Aid("eu", NO_VIEW, number) for number in (1, 2))
-BOTH = Progress(2, (1, 2))
+BOTH = CallsProgress(2, (1, 2))
 
 
 def test_calls_that_call_the_same_account_go_one_after_the_other() -> None:
@@ -50,7 +50,7 @@ def test_calls_to_one_group_that_call_nobody_do_not_wait_for_news() -> None:
 class Copier(Bank):
     """Has calls that read here and write elsewhere."""
 
-    def do_copy(self, access: Access, account: str, group: str, to: str) -> Steps:
+    def do_copy(self, access: ObjectAccess, account: str, group: str, to: str) -> Steps:
         """Put as much more into an account of another group as is in one here."""
         balance = self._get(access, account)
         yield Nested(group, "deposit", encode([to, balance]))
@@ -76,27 +76,27 @@ def test_calls_over_several_groups_are_isolated_from_each_other() -> None:
 
 
 def test_a_lock_is_in_the_way_of_siblings_until_its_call_is_over() -> None:
-    locks = Locks()
-    assert locks.acquire(Owner(ONE, "1.1"), "x", Mode.WRITE, BOTH)
-    assert not locks.acquire(Owner(ONE, "2.1"), "x", Mode.READ, BOTH)
+    locks = LockTable()
+    assert locks.acquire(LockOwner(ONE, "1.1"), "x", Mode.WRITE, BOTH)
+    assert not locks.acquire(LockOwner(ONE, "2.1"), "x", Mode.READ, BOTH)
     assert locks.in_the_way(ONE, "x", Mode.READ) == []
-    assert locks.acquire(Owner(ONE, "1.2"), "x", Mode.WRITE, BOTH)  # a part of the same call
-    assert locks.acquire(Owner(ONE, "2.1"), "x", Mode.READ, Progress(2, (2,)))
-    assert not locks.acquire(Owner(TWO, "1"), "x", Mode.READ, BOTH)
+    assert locks.acquire(LockOwner(ONE, "1.2"), "x", Mode.WRITE, BOTH)  # a part of the same call
+    assert locks.acquire(LockOwner(ONE, "2.1"), "x", Mode.READ, CallsProgress(2, (2,)))
+    assert not locks.acquire(LockOwner(TWO, "1"), "x", Mode.READ, BOTH)
     # A call that was sent before the other one began does not know of it.
-    assert not locks.is_free(Owner(ONE, "3.1"), "x", Mode.WRITE, Progress(1, (1,)))
+    assert not locks.is_free(LockOwner(ONE, "3.1"), "x", Mode.WRITE, CallsProgress(1, (1,)))
 
 
 def test_a_transaction_inherits_the_locks_of_a_call_that_is_over() -> None:
-    locks = Locks()
-    locks.acquire(Owner(ONE, "1"), "x", Mode.WRITE, BOTH)
-    locks.inherit(Owner(ONE, "1"))
-    assert locks.acquire(Owner(ONE, "2"), "x", Mode.WRITE, BOTH)
+    locks = LockTable()
+    locks.acquire(LockOwner(ONE, "1"), "x", Mode.WRITE, BOTH)
+    locks.inherit(LockOwner(ONE, "1"))
+    assert locks.acquire(LockOwner(ONE, "2"), "x", Mode.WRITE, BOTH)
     assert locks.in_the_way(TWO, "x", Mode.READ) == [ONE]
-    locks.release_call(Owner(ONE, "2"))
+    locks.release_call(LockOwner(ONE, "2"))
     assert locks.in_the_way(TWO, "x", Mode.READ) == [ONE]
     locks.release(ONE)
-    assert locks.acquire(Owner(TWO, "1"), "x", Mode.WRITE, BOTH)
+    assert locks.acquire(LockOwner(TWO, "1"), "x", Mode.WRITE, BOTH)
 
 
 @pytest.mark.parametrize("call", ["", "x", ".1", "-1", "9" * 5000])

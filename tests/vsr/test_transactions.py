@@ -6,10 +6,10 @@ import pytest
 from tests.vsr.bank_world import EU, US, BankWorld, is_committed
 
 from coterie.kernel.clock import Duration, milliseconds, seconds
-from coterie.simulation.modules import Airline
-from coterie.vsr.client import Fate, TransactionOver
-from coterie.vsr.courier import UnknownGroup
-from coterie.vsr.events import Committing
+from coterie.simulation.engines.vsr.modules import Airline
+from coterie.vsr.calls.primary_requests import UnknownGroup
+from coterie.vsr.commit.client import Fate, TransactionOver
+from coterie.vsr.commit.events import Committing
 from coterie.vsr.settings import VsrSettings
 
 
@@ -154,7 +154,7 @@ def test_calls_that_survive_a_view_change_can_be_committed() -> None:
     story.call(US, "withdraw", "bob", 10)
     world.run(milliseconds(20))  # the backups hear of it
     story.call(EU, "deposit", "alice", 10)
-    world.hosts[world.leads(US)].crash()
+    world.machines[world.leads(US)].crash()
     world.wait(lambda: world.primary(US) is not None)
     assert is_committed(story.commit())
     world.settle()
@@ -169,7 +169,7 @@ def test_a_transaction_whose_call_was_lost_aborts() -> None:
     world.partition([primary], backups)
     story.call(US, "withdraw", "bob", 10)
     story.call(EU, "deposit", "alice", 10)
-    world.hosts[primary].crash()
+    world.machines[primary].crash()
     world.simulation.network.heal(world.arrive)
     world.wait(lambda: world.primary(US) is not None)
     outcome = story.commit()
@@ -187,7 +187,7 @@ def test_a_call_is_made_again_as_a_new_subaction_when_the_view_changes() -> None
     world = BankWorld()
     story = world.story(EU)
     story.call(EU, "withdraw", "alice", 10)
-    world.hosts[world.leads(US)].crash()
+    world.machines[world.leads(US)].crash()
     assert story.call(US, "deposit", "bob", 10) == 110
     assert story.transaction is not None
     assert story.transaction.remote is not None
@@ -200,7 +200,7 @@ def test_a_call_is_made_again_as_a_new_subaction_when_the_view_changes() -> None
 def test_a_call_in_a_call_is_made_again_too() -> None:
     world = BankWorld()
     story = world.story(EU)
-    world.hosts[world.leads(US)].crash()
+    world.machines[world.leads(US)].crash()
     assert story.call(EU, "send", "alice", 10, US, "bob") == 90
     assert is_committed(story.commit())
     world.settle()
@@ -219,7 +219,7 @@ def test_what_a_given_up_call_did_is_seen_by_nobody() -> None:
     server = world.server(primary, US)
     assert server is not None
     assert len(server.state.transactions) == 1
-    world.hosts[primary].crash()
+    world.machines[primary].crash()
     world.simulation.network.heal(world.arrive)
     world.wait(lambda: len(story.answers) == 2)
     assert is_committed(story.commit())
@@ -231,7 +231,7 @@ def test_the_coordinators_death_before_the_decision_aborts() -> None:
     world = BankWorld()
     story = world.story(EU)
     story.call(US, "withdraw", "bob", 10)
-    world.hosts[world.leads(EU)].crash()
+    world.machines[world.leads(EU)].crash()
     outcome = story.commit()
     assert outcome is not None
     assert (outcome.fate, outcome.reason) == (
@@ -257,7 +257,7 @@ def test_a_decision_survives_the_coordinators_death() -> None:
         world.run(Duration(100))
     world.simulation.network.cut([(primary, other) for other in outside])
     world.run(milliseconds(2))
-    world.hosts[primary].crash()
+    world.machines[primary].crash()
     world.wait(lambda: story.outcome is not None)
     assert is_committed(story.outcome)
     world.settle()
@@ -269,7 +269,7 @@ def test_a_silent_clients_transaction_is_aborted_and_its_locks_are_free() -> Non
     world = BankWorld()
     story = world.story(EU)
     story.call(US, "withdraw", "bob", 10)
-    world.hosts["x"].crash()
+    world.machines["x"].crash()
     other = world.story(EU, client="y")
     reason = other.call(US, "balance", "bob")
     assert isinstance(reason, str)
@@ -317,7 +317,7 @@ def test_a_backup_answers_a_query_while_there_is_no_primary() -> None:
     other.call(EU, "deposit", "carol", 1)
     assert is_committed(other.commit())
     world.run(milliseconds(50))
-    world.hosts[primary].crash()
+    world.machines[primary].crash()
     server = world.server(world.leads(US), US)
     assert server is not None
     world.wait(lambda: not server.state.transactions, within=seconds(3))
@@ -436,7 +436,7 @@ def test_no_seat_is_sold_twice() -> None:
     assert is_committed(one.commit())
     world.wait(lambda: bool(other.answers))
     assert other.call(EU, "holder", "12A") == "alice"
-    world.hosts[world.leads(EU)].crash()
+    world.machines[world.leads(EU)].crash()
     world.wait(lambda: world.primary(EU) is not None)
     third = world.story(US, client="y")
     assert third.call(EU, "book", "12A", "carol") == "12A is taken by alice"

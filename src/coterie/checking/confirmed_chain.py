@@ -32,11 +32,13 @@ class ConfirmedChain:
         """Learn that a member accepted a view."""
         self._accepted.setdefault(view, []).append(member)
 
-    def confirmed(self, record: PrimaryConfirmed) -> None:
-        """Learn that a member takes a view for confirmed."""
+    def confirmed(
+        self, record: PrimaryConfirmed, configuration: Configuration | None = None
+    ) -> None:
+        """Learn that a member takes a view for confirmed, under a configuration of its own."""
         self._confirmed.add(record.view)
         ids = {member.id for member in record.accepted_by}
-        if not self._configuration.has_majority(ids):
+        if not (configuration or self._configuration).is_quorum(ids):
             self._fail(CHECK, f"{record.view} confirmed by {sorted(ids)} only")
         for member in record.accepted_by:
             if member not in self._accepted.get(record.view, []):

@@ -10,12 +10,12 @@ from coterie.kernel.records import Delivery
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coterie.checking.history import Era, History, Life, Message
+    from coterie.checking.history import Era, GroupHistory, MemberLife, Message
     from coterie.kernel.records import Delivered
     from coterie.kernel.views import Member
 
 
-def safe_delivery(history: History) -> Iterator[Violation]:
+def safe_delivery(history: GroupHistory) -> Iterator[Violation]:
     """Slide 20: a safe message is delivered by every process of its configuration or none.
 
     In the regular view that is every member of the view, in the transitional part every member
@@ -56,11 +56,11 @@ def _bound_by(record: Delivered, era: Era) -> tuple[Member, ...]:
 
 
 def _check_safe(
-    history: History,
-    life: Life,
+    history: GroupHistory,
+    life: MemberLife,
     record: Delivered,
     other: Member,
-    found: tuple[Life, Era, dict[Message, Delivered]] | None,
+    found: tuple[MemberLife, Era, dict[Message, Delivered]] | None,
 ) -> Iterator[Violation]:
     if found is None:
         # To be counted on, it must have been in the view, unless all it told is lost.
@@ -85,7 +85,7 @@ def _check_safe(
         )
 
 
-def transitional_set(history: History) -> Iterator[Violation]:
+def transitional_set(history: GroupHistory) -> Iterator[Violation]:
     """Slide 21: those who came along are exactly those who went from the one view to the other."""
     for (first, second), went in history.together().items():
         members = {life.member for life, _ in went}
@@ -111,7 +111,7 @@ def transitional_set(history: History) -> Iterator[Violation]:
                 )
 
 
-def transitional_view(history: History) -> Iterator[Violation]:
+def transitional_view(history: GroupHistory) -> Iterator[Violation]:
     """Slide 21: one transitional view stands before each regular one and divides the old view."""
     for life, era in history.eras():
         successor = era.successor
@@ -146,7 +146,7 @@ def transitional_view(history: History) -> Iterator[Violation]:
                 )
 
 
-def transitional_agreement(history: History) -> Iterator[Violation]:
+def transitional_agreement(history: GroupHistory) -> Iterator[Violation]:
     """Slide 23: who goes on together delivers the same in the transitional view in between."""
     for (first, second), went in history.together().items():
         expected = _transitional_part(went[0][1])

@@ -8,7 +8,7 @@ from coterie.checking import extended_virtual_synchrony as evs
 from coterie.checking import total_order, virtual_synchrony
 
 if TYPE_CHECKING:
-    from coterie.checking.history import History, Violation
+    from coterie.checking.history import GroupHistory, Violation
 
 
 VIEW_CHECKS = (
@@ -31,12 +31,12 @@ ORDER_CHECKS = (total_order.strong_prefix, total_order.agreed_delivery, evs.safe
 """What a layer that gives total order adds."""
 
 
-def check_views(history: History) -> list[Violation]:
+def check_views(history: GroupHistory) -> list[Violation]:
     """Run the checks that speak of views alone, for stacks that record no messages."""
     return [violation for check in VIEW_CHECKS for violation in check(history)]
 
 
-def check_group_communication(history: History, stack: str) -> list[Violation]:
+def check_group_communication(history: GroupHistory, stack: str) -> list[Violation]:
     """Run every check that *stack* must pass."""
     checks = [*VIEW_CHECKS]
     if stack != "VSYNC":

@@ -33,10 +33,14 @@ Message = tuple[str, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken promise: its name, and the evidence in words."""
+    """A broken promise: its name, and the evidence in words.
+
+    `about` names what the evidence speaks of, where a reader wants to look it up.
+    """
 
     check: str
     evidence: str
+    about: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.check}: {self.evidence}"
@@ -64,7 +68,7 @@ class Era:
 
 
 @dataclass(slots=True)
-class Life:
+class MemberLife:
     """One member from its start to its end."""
 
     member: Member
@@ -81,11 +85,11 @@ class Life:
         return None
 
 
-class History:
+class GroupHistory:
     """All lives of one group, in the order in which they were first seen."""
 
     def __init__(self) -> None:
-        self.lives: dict[Member, Life] = {}
+        self.lives: dict[Member, MemberLife] = {}
         self.records = 0
         self.end_time = 0
         self.strays: list[Record] = []
@@ -97,7 +101,7 @@ class History:
         self.end_time = max(self.end_time, true_time or record.at)
         life = self.lives.get(record.member)
         if life is None:
-            life = self.lives[record.member] = Life(record.member)
+            life = self.lives[record.member] = MemberLife(record.member)
         if life.has_ended:
             self.strays.append(record)
             return
@@ -115,7 +119,9 @@ class History:
             case Started():
                 pass
 
-    def _add_in_view(self, life: Life, record: Delivered | Sent | TransitionalInstalled) -> None:
+    def _add_in_view(
+        self, life: MemberLife, record: Delivered | Sent | TransitionalInstalled
+    ) -> None:
         if not life.eras or life.eras[-1].view != record.view:
             self.strays.append(record)
             return
@@ -133,22 +139,22 @@ class History:
         if member in self.lives:
             self.lives[member].has_ended = True
 
-    def eras(self) -> Iterator[tuple[Life, Era]]:
+    def eras(self) -> Iterator[tuple[MemberLife, Era]]:
         """Go through all eras of all lives."""
         for life in self.lives.values():
             for era in life.eras:
                 yield life, era
 
-    def by_view(self) -> dict[ViewId, list[tuple[Life, Era]]]:
+    def by_view(self) -> dict[ViewId, list[tuple[MemberLife, Era]]]:
         """Give for each view the members that installed it, with their eras."""
-        views: dict[ViewId, list[tuple[Life, Era]]] = {}
+        views: dict[ViewId, list[tuple[MemberLife, Era]]] = {}
         for life, era in self.eras():
             views.setdefault(era.view, []).append((life, era))
         return views
 
-    def together(self) -> dict[tuple[ViewId, ViewId], list[tuple[Life, Era]]]:
+    def together(self) -> dict[tuple[ViewId, ViewId], list[tuple[MemberLife, Era]]]:
         """Give for each pair of consecutive views the members that went from one to the other."""
-        pairs: dict[tuple[ViewId, ViewId], list[tuple[Life, Era]]] = {}
+        pairs: dict[tuple[ViewId, ViewId], list[tuple[MemberLife, Era]]] = {}
         for life, era in self.eras():
             if era.successor is not None:
                 pairs.setdefault((era.view, era.successor.view), []).append((life, era))

@@ -17,13 +17,14 @@ adopted, positions settled. The checks speak of what it finds:
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from coterie.checking.confirmed_chain import ConfirmedChain
 from coterie.checking.history import Violation
-from coterie.kernel.engine import Standing
+from coterie.kernel.configuration import decode_change, follows
 from coterie.kernel.records import (
     EntriesAccepted,
     HistoryAdopted,
@@ -37,16 +38,19 @@ from coterie.kernel.records import (
     Started,
     StateDigest,
 )
+from coterie.kernel.views import NO_VIEW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coterie.kernel.engine import Past, Run
     from coterie.kernel.records import Record
-    from coterie.kernel.views import Configuration, Member, ViewId
+    from coterie.kernel.views import ChangedConfiguration, Configuration, Member, ViewId
 
 EntryKey = tuple["ViewId", int, str, int, int, int]
 """Viewstamp, origin, its life, its number, checksum of the payload."""
+
+_NO_KEY: EntryKey = (NO_VIEW, 0, "", 0, 0, 0)
 
 
 def _keys(run: Run) -> list[tuple[int, EntryKey, bytes]]:
@@ -88,8 +92,10 @@ class _Life:
 class EngineTracker:
     """Takes the records of all replicas in true order; collects violations."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, *, beginning: int = 0) -> None:
         self._configuration = configuration
+        self._beginning = beginning
+        """Of entries up to here nothing is known: every replica began with the state there."""
         self._lives: dict[Member, _Life] = {}
         self._holders: dict[EntryKey, set[str]] = {}
         self.authoritative: dict[int, EntryKey] = {}
@@ -102,6 +108,9 @@ class EngineTracker:
         """What was authoritative once, and is not since an operator accepted its loss."""
         self._newest: dict[str, _Life] = {}
         self._changed_disks: set[str] = set()
+        self._changes: dict[EntryKey, ChangedConfiguration] = {}
+        """The entries that change the members."""
+        self._change_places: list[int] = []
         self.violations: list[Violation] = []
         self.rolled_back = 0
         self.transfers = 0
@@ -144,7 +153,7 @@ class EngineTracker:
         life.end = past.version.position
         life.settled = past.settled
         life.state_from = past.position
-        for position in range(1, past.position + 1):
+        for position in self._places(past.position):
             key = self.authoritative.get(position)
             if key is not None:
                 life.entries[position] = key
@@ -186,6 +195,10 @@ class EngineTracker:
     def _fail(self, check: str, evidence: str) -> None:
         self.violations.append(Violation(check, evidence))
 
+    def _places(self, last: int) -> range:
+        """Give the positions up to *last* whose entries can be known."""
+        return range(self._beginning + 1, last + 1)
+
     def _on_entries(self, life: _Life, run: Run) -> None:
         if run.position != life.end + 1:
             self._fail(
@@ -196,6 +209,11 @@ class EngineTracker:
             life.entries[position] = key
             self._holders.setdefault(key, set()).add(life.member.id)
             self.payloads[key] = payload
+            to = decode_change(payload)
+            if to is not None:
+                self._changes[key] = to
+                if position not in self._change_places:
+                    insort(self._change_places, position)
             known = self.authoritative.get(position)
             # An entry behind the authoritative one at its place is void, wherever it stands.
             if known is not None and known != key and position <= life.settled:
@@ -215,7 +233,7 @@ class EngineTracker:
                 f"{record.restored}",
             )
         life.entries = {}
-        for position in range(1, record.restored + 1):
+        for position in self._places(record.restored):
             key = self.authoritative.get(position)
             if key is not None:
                 life.entries[position] = key
@@ -249,7 +267,7 @@ class EngineTracker:
                 "counted rightly",
                 f"{life.member} is a zombie and accepted {record.view} with nothing",
             )
-        for position in range(1, min(record.version.position, life.end) + 1):
+        for position in self._places(min(record.version.position, life.end)):
             expected = self.authoritative.get(position)
             mine = life.entries.get(position)
             is_other = expected is not None and mine is not None and mine != expected
@@ -267,7 +285,7 @@ class EngineTracker:
     def _on_confirmed(self, life: _Life, record: PrimaryConfirmed) -> None:
         if self._is_losing and self._chain.is_news(record):
             self._accept_loss(life, record)
-        self._chain.confirmed(record)
+        self._chain.confirmed(record, self._configuration_at(life, record.position))
 
     def _accept_loss(self, life: _Life, record: PrimaryConfirmed) -> None:
         """The history of the view that follows an operator's word is the one that counts."""
@@ -301,7 +319,9 @@ class EngineTracker:
                     f"at {place} {life.member} settled {key}, and {known} was settled before",
                 )
             holders = self._holders.get(key, set())
-            if not self._configuration.has_majority(holders):
+            # Whoever counts an entry counts those before it as well.
+            configurations = (self._configuration_at(life, each) for each in (place, position))
+            if not any(each.is_quorum(holders) for each in configurations):
                 self._fail(
                     "authoritative majority",
                     f"{life.member} settled {place}, accepted by {sorted(holders)} only",
@@ -310,6 +330,30 @@ class EngineTracker:
             if digest is not None:
                 self._compare_state(life, place, digest)
         life.settled = max(life.settled, position)
+
+    def _configuration_at(self, life: _Life, place: int) -> Configuration:
+        """Give the configuration in force at a position, by the history of a life."""
+        now = self._configuration
+        for position in self._change_places:
+            if position > place:
+                break
+            key = life.entries.get(position)
+            if key is None and position <= life.state_from:
+                key = self.authoritative.get(position)
+            to = None if key is None else self._changes.get(key)
+            if to is not None and follows(to, now):
+                now = to
+        return now
+
+    def configurations(self) -> list[Configuration]:
+        """Give those that are in force, or may come to be: by what is settled, and above."""
+        now = self._configuration
+        for position in self._change_places:
+            to = self._changes.get(self.authoritative.get(position, _NO_KEY))
+            if to is not None and follows(to, now):
+                now = to
+        later = [to for to in self._changes.values() if to.number > now.number]
+        return [now, *dict.fromkeys(later)]
 
     def _on_digest(self, life: _Life, position: int, digest: bytes) -> None:
         if self.has_lost and not life.has_accepted:
@@ -346,7 +390,7 @@ class EngineTracker:
         lost = {(key[0], key[1]) for key in self.lost}
         for life in self._lives.values():
             for reply in life.replies:
-                if reply.standing is not Standing.AUTHORITATIVE:
+                if not reply.standing.is_final:
                     continue
                 key = self.authoritative.get(reply.position)
                 stamp = (reply.viewstamp.view, reply.viewstamp.number)
@@ -363,17 +407,19 @@ class EngineTracker:
         seen: dict[bytes, int] = {}
         for position in sorted(self.authoritative):
             payload = self.payloads.get(self.authoritative[position], b"")
+            if decode_change(payload) is not None:
+                continue  # two members may take the same step; the second entry is void
             if payload in seen:
                 self._fail("once", f"{payload!r} stands at {seen[payload]} and at {position}")
             seen[payload] = position
 
     def _check_replay(self, replay: Callable[[list[bytes]], dict[int, bytes]]) -> None:
-        end = max(self.authoritative, default=0)
-        missing = [place for place in range(1, end + 1) if place not in self.authoritative]
+        end = max(self.authoritative, default=self._beginning)
+        missing = [place for place in self._places(end) if place not in self.authoritative]
         if missing:
             self._fail("replicated state machine", f"nobody settled {missing[:5]} of {end}")
             return
-        history = [self.payloads[self.authoritative[place]] for place in range(1, end + 1)]
+        history = [self.payloads[self.authoritative[place]] for place in self._places(end)]
         states = replay(history)
         for place, (digest, member) in self._state.items():
             if states.get(place, digest) != digest:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 from coterie.checking.confirmed_chain import ConfirmedChain
 from coterie.checking.history import Violation
-from coterie.kernel.engine import Standing
 from coterie.kernel.records import (
     EntriesAccepted,
     HistoryAdopted,
@@ -63,6 +62,8 @@ class _Life:
     """What one life holds: whose entry it took at each position."""
 
     member: Member
+    beginning: int = 0
+    """Of entries up to here nothing is known: it began with the state there."""
     view: ViewId = NO_VIEW
     """The last primary view that it knew to be confirmed."""
     order: list[Member] = field(default_factory=list)
@@ -70,9 +71,16 @@ class _Life:
     settled: int = 0
     settled_counts: Counts = field(default_factory=dict)
 
+    @property
+    def end(self) -> int:
+        return self.beginning + len(self.order)
+
+    def up_to(self, position: int) -> list[Member]:
+        return self.order[: max(position - self.beginning, 0)]
+
     def counts_at(self, position: int) -> Counts:
         counts: Counts = {}
-        for origin in self.order[:position]:
+        for origin in self.up_to(position):
             counts[origin] = counts.get(origin, 0) + 1
         return counts
 
@@ -81,9 +89,14 @@ class SetTracker:
     """Takes the records of all replicas in true order; collects violations."""
 
     def __init__(
-        self, configuration: Configuration, weigh: Callable[[bytes], int] = lambda _: 0
+        self,
+        configuration: Configuration,
+        weigh: Callable[[bytes], int] = lambda _: 0,
+        *,
+        beginning: int = 0,
     ) -> None:
         self._configuration = configuration
+        self._beginning = beginning
         self._weigh = weigh
         """What each entry adds to the digest of a state; such digests do not show the order."""
         self._origins: dict[Member, _Origin] = {}
@@ -126,7 +139,7 @@ class SetTracker:
                 self._compare_state(life, position, digest)
             case Replied(replies=replies):
                 for reply in replies:
-                    if reply.standing is Standing.AUTHORITATIVE and reply.position > life.settled:
+                    if reply.standing.is_final and reply.position > life.settled:
                         self._fail(
                             "acknowledged means authoritative",
                             f"{life.member} acknowledged {reply.request} at {reply.position} "
@@ -140,12 +153,14 @@ class SetTracker:
     def inherit(self, member: Member, past: Past) -> None:
         """Learn with what a life began: what its replica recovered from its journal."""
         life = self._lives[member] = _Life(member)
+        # Who has forgotten everything has not even the state with which all began.
+        life.beginning = life.settled = self._beginning if past.position else 0
         for origin, number in past.origins:
             known = self._origins.setdefault(origin, _Origin()).numbers
             life.counts[origin] = bisect_left(known, number + 1)
             life.order += [origin] * life.counts[origin]
-        if len(life.order) != past.position:
-            self._fail("memory", f"{member} knows {len(life.order)} entries of {past.position}")
+        if life.end != past.position:
+            self._fail("memory", f"{member} knows {life.end} entries of {past.position}")
         for run in past.runs:
             self._on_entries(life, run)
         life.settled = past.settled
@@ -175,10 +190,10 @@ class SetTracker:
     # ---- entries
 
     def _on_entries(self, life: _Life, run: Run) -> None:
-        if run.position != len(life.order) + 1:
+        if run.position != life.end + 1:
             self._fail(
                 "once",
-                f"{life.member} took {run.position} where {len(life.order) + 1} comes next",
+                f"{life.member} took {run.position} where {life.end + 1} comes next",
             )
         origin = self._origins.setdefault(run.origin, _Origin())
         for index, payload in enumerate(run.payloads):
@@ -207,33 +222,32 @@ class SetTracker:
     def _on_adopted(self, life: _Life, record: HistoryAdopted) -> None:
         self.transfers += 1
         if not record.restored:
-            if record.kept != len(life.order):
+            if record.kept != life.end:
                 self._fail(
                     "authoritative for ever",
-                    f"{life.member} kept {record.kept} of {len(life.order)} entries",
+                    f"{life.member} kept {record.kept} of {life.end} entries",
                 )
             return
         source = self._lives[record.source]
-        life.order = source.order[: record.restored]
+        life.beginning = source.beginning
+        life.order = source.up_to(record.restored)
         life.counts = source.counts_at(record.restored)
         life.settled = record.restored
         life.settled_counts = dict(life.counts)
         self._hold(life, life.counts)
 
     def _on_settled(self, life: _Life, position: int) -> None:
-        if position > len(life.order):
-            self._fail(
-                "authoritative majority", f"{life.member} settled {position} of {len(life.order)}"
-            )
+        if position > life.end:
+            self._fail("authoritative majority", f"{life.member} settled {position} of {life.end}")
         counts = life.settled_counts
-        for origin in life.order[life.settled : position]:
+        for origin in life.up_to(position)[life.settled - life.beginning :]:
             counts[origin] = count = counts.get(origin, 0) + 1
             if count <= self._authoritative.get(origin, 0):
                 continue
             self._authoritative[origin] = count
             self._settled_in.setdefault(life.view, {})[origin] = count
             holders = {id for id, held in self._held.items() if held.get(origin, 0) >= count}
-            if not self._configuration.has_majority(holders):
+            if not self._configuration.is_quorum(holders):
                 self._fail(
                     "authoritative majority",
                     f"{life.member} settled entry {count} of {origin}, held by {sorted(holders)}",

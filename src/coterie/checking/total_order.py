@@ -9,11 +9,11 @@ from coterie.checking.history import Violation, in_order, message_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coterie.checking.history import History, Message
+    from coterie.checking.history import GroupHistory, Message
     from coterie.kernel.views import Member
 
 
-def strong_prefix(history: History) -> Iterator[Violation]:
+def strong_prefix(history: GroupHistory) -> Iterator[Violation]:
     """3.4.1: of two sequences delivered in one view, one is a prefix of the other.
 
     What came after a hole is left out. Numbers must be dense from 1, and one number has one
@@ -41,7 +41,7 @@ def strong_prefix(history: History) -> Iterator[Violation]:
                     )
 
 
-def agreed_delivery(history: History) -> Iterator[Violation]:
+def agreed_delivery(history: GroupHistory) -> Iterator[Violation]:
     """Who goes from one view to the next together delivered the same sequence in between."""
     for (first, second), went in history.together().items():
         life, era = went[0]

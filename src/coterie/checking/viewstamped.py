@@ -182,7 +182,7 @@ class ViewstampedTracker:
         self.forced += 1
         members = self._configuration.members
         holders = {id for id in members if self._knew.get((id, view), -1) >= number}
-        if not self._configuration.has_majority(holders):
+        if not self._configuration.is_quorum(holders):
             self._fail(
                 "forced majority",
                 f"{life.member} calls {view}:{number} forced; {sorted(holders)} know it",

@@ -12,11 +12,11 @@ from coterie.checking.history import Violation, message_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coterie.checking.history import History, Message
+    from coterie.checking.history import GroupHistory, Message
     from coterie.kernel.views import Member, ViewId
 
 
-def validity(history: History) -> Iterator[Violation]:
+def validity(history: GroupHistory) -> Iterator[Violation]:
     """3.3.1: an accepted view was proposed by some process, with these members."""
     proposed: dict[ViewId, tuple[Member, ...]] = {}
     for life in history.lives.values():
@@ -32,7 +32,7 @@ def validity(history: History) -> Iterator[Violation]:
             )
 
 
-def self_inclusion(history: History) -> Iterator[Violation]:
+def self_inclusion(history: GroupHistory) -> Iterator[Violation]:
     """3.3.2: who proposes or accepts a view is in it."""
     for life in history.lives.values():
         for proposal in life.proposals:
@@ -43,7 +43,7 @@ def self_inclusion(history: History) -> Iterator[Violation]:
                 yield Violation("self-inclusion", f"{life.member} installed {era.view}, not in it")
 
 
-def view_causality(history: History) -> Iterator[Violation]:
+def view_causality(history: GroupHistory) -> Iterator[Violation]:
     """3.3.3: view messages are delivered in causal order.
 
     A proposal made after accepting a view has a higher id, and ids rise along every life; so a
@@ -64,7 +64,7 @@ def view_causality(history: History) -> Iterator[Violation]:
                 )
 
 
-def agreement_on_view_ordering(history: History) -> Iterator[Violation]:
+def agreement_on_view_ordering(history: GroupHistory) -> Iterator[Violation]:
     """3.3.4: two processes that accept the same two views accept them in the same order."""
     places = {
         life.member: {era.view: place for place, era in enumerate(life.eras)}
@@ -82,7 +82,7 @@ def agreement_on_view_ordering(history: History) -> Iterator[Violation]:
                 )
 
 
-def agreement_on_successors(history: History) -> Iterator[Violation]:
+def agreement_on_successors(history: GroupHistory) -> Iterator[Violation]:
     """3.3.5: consecutive views of one process are consecutive wherever both are accepted."""
     views = history.by_view()
     for (first, second), went in history.together().items():
@@ -97,7 +97,7 @@ def agreement_on_successors(history: History) -> Iterator[Violation]:
             )
 
 
-def view_atomicity(history: History) -> Iterator[Violation]:
+def view_atomicity(history: GroupHistory) -> Iterator[Violation]:
     """3.3.6: who goes from one view to the next together delivered the same set in between."""
     for (first, second), went in history.together().items():
         life, era = went[0]
@@ -112,7 +112,7 @@ def view_atomicity(history: History) -> Iterator[Violation]:
                 )
 
 
-def integrity(history: History) -> Iterator[Violation]:
+def integrity(history: GroupHistory) -> Iterator[Violation]:
     """What is delivered was sent, in the same view, with this content, and comes only once."""
     sent = {
         (record.view, message_of(record))
@@ -136,7 +136,7 @@ def integrity(history: History) -> Iterator[Violation]:
         yield Violation("integrity", f"{stray} outside of the view its member is in")
 
 
-def self_delivery(history: History) -> Iterator[Violation]:
+def self_delivery(history: GroupHistory) -> Iterator[Violation]:
     """A process delivers its own messages in the view it sent them in, unless it crashes."""
     for life, era in history.eras():
         if era.successor is None:
@@ -150,7 +150,7 @@ def self_delivery(history: History) -> Iterator[Violation]:
                 )
 
 
-def fifo(history: History) -> Iterator[Violation]:
+def fifo(history: GroupHistory) -> Iterator[Violation]:
     """Messages of one sender are delivered in the order in which it sent them, without gaps."""
     sent = {
         (life.member, era.view): [message_of(record) for record in era.sent]

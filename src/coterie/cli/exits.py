@@ -1,8 +1,8 @@
-"""What the exit status of a command says. `docs/operations.md` has the same table."""
+"""What the exit status of a command says. `docs/operate/operations.md` has the same table."""
 
 DONE = 0
 NOT_DONE = 1
-"""It surely had no effect: refused, not possible at present, or the group is not well."""
+"""The command surely had no effect: refused, not possible at present, or the group is not well."""
 MISUSE = 2
 """The command, its options or the configuration are wrong; trying again changes nothing."""
 UNKNOWN = 3

@@ -1,12 +1,12 @@
 """The `coterie` command: chooses a subcommand, runs it, and turns its end into an exit status.
 
-A subcommand is a module of this folder with two functions, and its name in `COMMANDS`:
+A subcommand is a module of `commands/` with two functions, and its name in `COMMANDS`:
 
     def add_parser(subparsers: Subparsers) -> Parser     describes the command and its options
     def run(args: argparse.Namespace) -> int             does it, and returns the exit status
 
-All of these modules are imported at every start, so that `--help` can list them: what is slow to
-import is imported inside `run`.
+Where a command is named only its module is imported; otherwise all are, so that `--help` can list
+them. What is slow to import is imported inside `run`.
 """
 
 import argparse
@@ -22,21 +22,29 @@ from coterie.cli.parser import Parser, Subparsers
 
 COMMANDS = (
     *(
+        "add",
+        "backup",
         "bench",
         "call",
         "campaign",
+        "check",
         "completion",
         "demo",
         "member",
+        "members",
         "pipeline",
+        "program",
         "recover",
+        "remove",
+        "replace",
         "replica",
+        "restore",
     ),
-    *("serve", "sim", "status", "stop", "version"),
+    *("secrets", "serve", "sim", "status", "stop", "version"),
 )
 
 
-class Command(Protocol):
+class CommandModule(Protocol):
     """What a subcommand's module offers."""
 
     def add_parser(self, subparsers: Subparsers) -> Parser:
@@ -46,8 +54,8 @@ class Command(Protocol):
         """Do what was asked; return the exit status."""
 
 
-def build_parser() -> Parser:
-    """Build the parser of the whole command line."""
+def build_parser(commands: Sequence[str] = COMMANDS) -> Parser:
+    """Build the parser of the whole command line, or of some of its commands."""
     parser = Parser(
         prog="coterie",
         description="Replication for Python.",
@@ -55,15 +63,17 @@ def build_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subparsers = parser.add_subparsers(title="commands", metavar="<command>")
-    for name in COMMANDS:
-        command = cast("Command", import_module(f"coterie.cli.{name}"))
+    for name in commands:
+        command = cast("CommandModule", import_module(f"coterie.cli.commands.{name}"))
         command.add_parser(subparsers).set_defaults(run=command.run)
     return parser
 
 
 def run(argv: Sequence[str] | None) -> int:
     """Run the subcommand that *argv* names."""
-    parser = build_parser()
+    words = sys.argv[1:] if argv is None else argv
+    named = [word for word in words[:1] if word in COMMANDS]
+    parser = build_parser(named or COMMANDS)
     args = parser.parse_args(argv)
     if "run" not in args:
         parser.print_help(sys.stderr)

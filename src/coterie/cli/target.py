@@ -6,9 +6,8 @@ a configuration file; with `--address` at an address, which is all that a client
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import argparse
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from coterie.cli.parser import Parser
     from coterie.service.config import ClusterConfig
+    from coterie.service.operate.control import ProcessSeen
 
 
 def add_target(parser: Parser, *, may_be_address: bool) -> None:
@@ -35,6 +35,13 @@ def add_target(parser: Parser, *, may_be_address: bool) -> None:
             help="where a replica takes clients; may be given several times",
         )
         parser.add_argument(
+            "--client",
+            metavar="NAME",
+            default="",
+            help="which client of the configuration to be (default: the first whose secret or "
+            "certificate is here)",
+        )
+        parser.add_argument(
             "--secret-file",
             type=Path,
             metavar="FILE",
@@ -49,8 +56,7 @@ def add_target(parser: Parser, *, may_be_address: bool) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class KnownGroup(NamedTuple):
     """A group, and what is known of it without asking anybody."""
 
     group: str
@@ -68,8 +74,31 @@ class Target:
             return self.group
         return f"{self.group} --config FILE"
 
+    def how_to_serve(self) -> str:
+        """Say that nobody serves the group, and what to do about it."""
+        assert self.config is not None, "a folder has a configuration"
+        return f"it is not being served: coterie serve --name {self.config.cluster}"
 
-def find_target(args: argparse.Namespace) -> Target:
+
+def processes_of(target: KnownGroup) -> list[ProcessSeen] | None:
+    """Ask the supervisor how its processes are; None if nobody serves the group on this machine.
+
+    Where a group is not served from here, or its supervisor is too busy to answer, none is seen.
+    """
+    from coterie.kernel.errors import CoterieError  # noqa: PLC0415 -- start-up stays fast
+    from coterie.service.operate.control import Look, NobodyThere, give_order  # noqa: PLC0415
+
+    if target.folder is None:
+        return []
+    try:
+        return give_order(target.folder, Look()).processes
+    except NobodyThere:
+        return None
+    except CoterieError:
+        return []
+
+
+def find_target(args: argparse.Namespace) -> KnownGroup:
     """Find the group; raises `CoterieError` with what to do."""
     from coterie.service.config import ConfigError  # noqa: PLC0415 -- start-up stays fast
 
@@ -81,18 +110,21 @@ def find_target(args: argparse.Namespace) -> Target:
     return target
 
 
-def find_targets(args: argparse.Namespace) -> list[Target]:
+def find_targets(args: argparse.Namespace) -> list[KnownGroup]:
     """Find the group, or all that are served together under a name."""
     from coterie.runtime.address import parse_address  # noqa: PLC0415 -- start-up stays fast
-    from coterie.runtime.security import TlsFiles, read_secret  # noqa: PLC0415
+    from coterie.runtime.certificates import TlsFiles  # noqa: PLC0415
+    from coterie.runtime.security import read_secret  # noqa: PLC0415
     from coterie.service.config import ConfigError, load_config  # noqa: PLC0415
-    from coterie.service.places import CONFIG, find_group  # noqa: PLC0415
-    from coterie.service.security import load_security  # noqa: PLC0415
+    from coterie.service.security import find_credential  # noqa: PLC0415
+    from coterie.service.state_folder import CONFIG, find_group  # noqa: PLC0415
 
     addresses: list[str] = getattr(args, "address", None) or []
     if addresses:
+        if args.client:
+            raise ConfigError("--client goes with a configuration: an address has --secret-file")
         return [
-            Target(
+            KnownGroup(
                 group=args.name,
                 addresses={str(parse_address(each)): each for each in addresses},
                 secret=None if args.secret_file is None else read_secret(args.secret_file),
@@ -107,17 +139,17 @@ def find_targets(args: argparse.Namespace) -> list[Target]:
     if args.name not in {config.cluster, *config.groups}:
         known = ", ".join(config.groups)
         raise ConfigError(f"{path} has no group {args.name!r}; it has {known}")
-    security = load_security(config.security)
+    credential = find_credential(config, getattr(args, "client", ""))
     return [
-        Target(
+        KnownGroup(
             group=group,
             addresses={
-                id: str(config.replicas[id].client_address) for id in sorted(config.members(group))
+                id: str(config.replicas[id].client_address) for id in sorted(config.everyone(group))
             },
             config=config,
             folder=folder,
-            secret=security.secret,
-            tls=None if security.tls is None else security.tls.client,
+            secret=credential.secret,
+            tls=credential.tls,
         )
         for group in ([args.name] if args.name in config.groups else config.groups)
     ]

@@ -1,6 +1,6 @@
-"""Calling a replicated object over the network: `docs/clients.md`."""
+"""Calling a replicated object over the network; `docs/use/clients.md` is its page."""
 
-from coterie.client.blocking import BlockingResult, connect_blocking, detailed, options
+from coterie.client.blocking import connect_blocking, detailed, options
 from coterie.client.connecting import (
     UntypedObject,
     connect,
@@ -8,20 +8,21 @@ from coterie.client.connecting import (
     open_client,
     report_of,
 )
-from coterie.client.errors import MethodFailed, NotDone, NotWelcome, OutcomeUnknown
+from coterie.client.errors import Changed, MethodFailed, NotDone, NotWelcome, OutcomeUnknown
 from coterie.client.group import GroupClient
-from coterie.client.messages import MethodReport, Parameter, Peer, Report
-from coterie.client.methods import Connection, connection_of
+from coterie.client.methods import GroupConnection, connection_of
 from coterie.client.results import Result
-from coterie.client.session import Session
+from coterie.client.sessions.stack import ClientSession
 from coterie.client.settings import DEFAULT_CLIENT_SETTINGS, ClientSettings
+from coterie.protocol.messages import MethodReport, Parameter, Peer, Report
 
 __all__ = [
     "DEFAULT_CLIENT_SETTINGS",
-    "BlockingResult",
+    "Changed",
+    "ClientSession",
     "ClientSettings",
-    "Connection",
     "GroupClient",
+    "GroupConnection",
     "MethodFailed",
     "MethodReport",
     "NotDone",
@@ -31,7 +32,6 @@ __all__ = [
     "Peer",
     "Report",
     "Result",
-    "Session",
     "UntypedObject",
     "connect",
     "connect_blocking",

@@ -13,51 +13,51 @@ well is no use.
 from __future__ import annotations
 
 import asyncio
-import secrets
-import socket
 import time
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from coterie.client.errors import WRONG_GROUP, WRONG_SECRET, WRONG_VERSION, NotWelcome
-from coterie.client.frames import FrameReader, encode_frame
-from coterie.client.messages import (
-    NONCE_BYTES,
+import msgspec
+
+from coterie.client.errors import NotWelcome
+from coterie.kernel.engine import Role
+from coterie.kernel.errors import FrameError
+from coterie.protocol.frames import encode_frame, frame_reader
+from coterie.protocol.handshake import ClientHandshake, HandshakeFailed
+from coterie.protocol.kinds import NO_CLIENT, WRONG_GROUP, WRONG_SECRET, WRONG_VERSION
+from coterie.protocol.messages import (
+    REPORTS_MAX,
+    REQUESTS_MAX,
     Answers,
     Ask,
-    AskAgain,
-    Batch,
-    Carry,
     Challenge,
     Farewell,
-    Hello,
     News,
     Ping,
-    Proof,
+    Pong,
     Query,
-    Refusals,
-    Reported,
-    RolledBack,
-    Settled,
     Update,
+    UpdateBatch,
+    UpdateIf,
     Welcome,
     decode_from_replica,
     encode,
 )
-from coterie.client.proof import client_proof, is_same, replica_proof
-from coterie.kernel.engine import Role
-from coterie.kernel.errors import DECODE_ERRORS, FrameError
+from coterie.runtime.network import send_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coterie.client.messages import FromClient, FromReplica
     from coterie.client.settings import ClientSettings
     from coterie.objects import Answer
+    from coterie.protocol.messages import FromClient, FromReplica
 
-PERMANENT = frozenset({WRONG_GROUP, WRONG_SECRET, WRONG_VERSION})
+PERMANENT = frozenset({NO_CLIENT, WRONG_GROUP, WRONG_SECRET, WRONG_VERSION})
 """Kinds of farewell that the same replica would say again."""
 FRAME_BYTES_AIM = 1 << 20
 """A tick that asks for more than this sends it in several frames."""
+
+
+Item = TypeVar("Item")
 
 
 class Sendable(Protocol):
@@ -85,7 +85,7 @@ class Owner(Protocol):
         """Answers have come."""
 
     def on_message(self, channel: Channel, message: FromReplica) -> None:
-        """Something else has come."""
+        """A message has come that is no answer."""
 
 
 class Parcel:
@@ -94,6 +94,7 @@ class Parcel:
     __slots__ = (
         "batches",
         "closes",
+        "conditional",
         "opens",
         "queries",
         "reports",
@@ -104,16 +105,17 @@ class Parcel:
 
     def __init__(self) -> None:
         self.updates: list[Update] = []
-        self.batches: list[Batch] = []
+        self.batches: list[UpdateBatch] = []
         self.queries: list[Query] = []
         self.opens: list[int] = []
         self.closes: list[int] = []
         self.watches: list[tuple[int, int]] = []
         self.unwatches: list[tuple[int, int]] = []
         self.reports: list[int] = []
+        self.conditional: list[UpdateIf] = []
 
     def to_ask(self) -> Ask:
-        """Give the message."""
+        """Give all that was gathered as one message."""
         return Ask(
             time.time_ns() // 1000,
             self.updates,
@@ -124,6 +126,7 @@ class Parcel:
             self.watches,
             self.unwatches,
             self.reports,
+            self.conditional,
         )
 
 
@@ -146,6 +149,8 @@ class Channel(asyncio.Protocol):
         """When the replica last gave an answer that was no refusal."""
         self.chosen_at = 0.0
         """When a request last came here because it had no luck elsewhere."""
+        self.welcome_after = 0.0
+        """How long it took to be made welcome: far away, or busy, is long."""
         self.is_let_go = False
         """Whether we have closed it ourselves, without blame."""
         self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -153,12 +158,9 @@ class Channel(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport
         self._owner = owner
-        self._group = group
-        self._secret = secret
-        self._nonce = secrets.token_bytes(NONCE_BYTES)
-        self._replica_nonce = b""
+        self._handshake = ClientHandshake(group, secret)
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(frame_bytes_max=owner.settings.frame_bytes_max)
+        self._reader = frame_reader(frame_bytes_max=owner.settings.frame_bytes_max)
         self._outgoing: list[Sendable] = []
         self._parcel = Parcel()
         self._is_scheduled = False
@@ -168,13 +170,16 @@ class Channel(asyncio.Protocol):
 
     # ---- the connection
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, or was one."""
+        return hasattr(self, "transport")
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's bear no such class
-        connected = self.transport.get_extra_info("socket")
-        if connected is not None and connected.family in {socket.AF_INET, socket.AF_INET6}:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        send_at_once(transport)
         self.read_at = self._loop.time()
-        self._write([Hello(self._group, self._nonce)])
+        self._write([self._handshake.hello])
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
@@ -248,11 +253,11 @@ class Channel(asyncio.Protocol):
             self._schedule()
         return self._parcel
 
-    def carry(self, frame: bytes) -> bool:
-        """Send a frame of a client of transactions; False if it cannot go now."""
+    def send(self, message: FromClient) -> bool:
+        """Send a message at once; False if it cannot go now."""
         if not self.is_ready or self._is_paused:
             return False
-        self._write([Carry(frame)])
+        self._write([message])
         return True
 
     def _schedule(self) -> None:
@@ -266,15 +271,32 @@ class Channel(asyncio.Protocol):
             return
         outgoing, self._outgoing = self._outgoing, []
         parcel, self._parcel = self._parcel, Parcel()
-        size = 0
+        size = count = 0
         for request in outgoing:
             if request.is_over:
                 continue
-            if size > FRAME_BYTES_AIM:
-                self._write([parcel.to_ask()])
-                parcel, size = Parcel(), 0
+            if size > FRAME_BYTES_AIM or count == REQUESTS_MAX:
+                self._write_parcel(parcel)
+                parcel, size, count = Parcel(), 0, 0
             request.put(parcel)
             size += request.size
+            count += 1
+        self._write_parcel(parcel)
+
+    def _write_parcel(self, parcel: Parcel) -> None:
+        """Send what is asked for; many sessions may end at once, more than fit into a message."""
+        while (
+            len(parcel.closes) > REQUESTS_MAX
+            or len(parcel.unwatches) > REQUESTS_MAX
+            or len(parcel.watches) > REQUESTS_MAX
+            or len(parcel.reports) > REPORTS_MAX
+        ):
+            first = Parcel()
+            first.closes, parcel.closes = _cut(parcel.closes)
+            first.unwatches, parcel.unwatches = _cut(parcel.unwatches)
+            first.watches, parcel.watches = _cut(parcel.watches)
+            first.reports, parcel.reports = _cut(parcel.reports, REPORTS_MAX)
+            self._write([first.to_ask()])
         self._write([parcel.to_ask()])
 
     def _write(self, messages: list[FromClient]) -> None:
@@ -295,7 +317,10 @@ class Channel(asyncio.Protocol):
             if self.welcome is None and error.kind in {"version", "magic"}:
                 self.unwelcome = NotWelcome(kind, f"{self.address}: {error}")
             self.abort(str(error))
-        except DECODE_ERRORS as error:
+        except HandshakeFailed as error:
+            self.unwelcome = NotWelcome(error.kind, f"{self.address} {error}")
+            self.abort(str(self.unwelcome))
+        except msgspec.DecodeError as error:
             self.abort(f"a message cannot be read: {error}")
 
     def _take(self, message: FromReplica) -> None:
@@ -304,8 +329,8 @@ class Channel(asyncio.Protocol):
                 self._owner.on_answers(self, message.answers)
             return
         match message:
-            case Challenge(nonce=nonce):
-                self._prove(nonce)
+            case Challenge():
+                self._write([self._handshake.answer(message)])
             case Welcome():
                 self._enter(message)
             case Farewell(kind=kind, reason=reason):
@@ -315,36 +340,13 @@ class Channel(asyncio.Protocol):
             case News(role=role):
                 self.is_primary = role == Role.PRIMARY.value
                 self._owner.on_message(self, message)
-            case Refusals() | Settled() | RolledBack() | AskAgain() | Reported() | Carry():
-                self._owner.on_message(self, message)
+            case Pong():
+                pass  # that we have read something is all
             case _:
-                pass  # a pong: that we have read something is all
-
-    def _prove(self, nonce: bytes) -> None:
-        if self._secret is None:
-            self.unwelcome = NotWelcome(
-                WRONG_SECRET, f"{self.address} asks for a shared secret: give it to connect()"
-            )
-            self.abort(str(self.unwelcome))
-            return
-        self._replica_nonce = nonce
-        self._write([Proof(client_proof(self._secret, self._nonce, nonce, self._group))])
+                self._owner.on_message(self, message)
 
     def _enter(self, welcome: Welcome) -> None:
-        secret = self._secret
-        if secret is not None and not (
-            self._replica_nonce
-            and is_same(
-                welcome.proof,
-                replica_proof(secret, self._nonce, self._replica_nonce, self._group),
-            )
-        ):
-            self.unwelcome = NotWelcome(
-                WRONG_SECRET,
-                f"{self.address} does not know the shared secret: is it the right one?",
-            )
-            self.abort(str(self.unwelcome))
-            return
+        self._handshake.check(welcome)
         if self.welcome is not None:
             return
         self.welcome = welcome
@@ -353,4 +355,9 @@ class Channel(asyncio.Protocol):
         self.is_primary = welcome.role == Role.PRIMARY.value
         self._start_pulse()
         self._owner.on_ready(self)
-        self.greeted.set_result(None)
+        if not self.greeted.done():  # who waited for it may have given up
+            self.greeted.set_result(None)
+
+
+def _cut(items: list[Item], most: int = REQUESTS_MAX) -> tuple[list[Item], list[Item]]:
+    return items[:most], items[most:]

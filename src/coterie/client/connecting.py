@@ -9,28 +9,37 @@ may be down when the program starts.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar, cast
 
-import msgspec
-
-from coterie.client.errors import WRONG_CLASS, WRONG_GROUP, NotDone, NotWelcome
+from coterie.client.access import find_access
+from coterie.client.errors import NotDone, NotWelcome
 from coterie.client.group import GroupClient
-from coterie.client.locations import find_location
-from coterie.client.methods import Connection, RemoteObject, RemoteQuery, RemoteUpdate, encode_plain
+from coterie.client.locating import find_location
+from coterie.client.methods import (
+    GroupConnection,
+    RemoteObject,
+    RemoteQuery,
+    RemoteUpdate,
+    encode_plain,
+)
+from coterie.client.sessions import open_calls
 from coterie.client.settings import DEFAULT_CLIENT_SETTINGS
-from coterie.objects import Kind, define
-from coterie.objects.errors import UnknownMethod
+from coterie.kernel.decoding import decode_any
+from coterie.objects import MethodKind, define
+from coterie.objects.errors import NotAllowed, UnknownMethod
+from coterie.protocol.kinds import WRONG_CLASS, WRONG_GROUP
+from coterie.runtime.network import TCP
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from coterie.client.messages import MethodReport, Report
-    from coterie.client.session import Session
+    from coterie.client.sessions import CallSession
     from coterie.client.settings import ClientSettings
-    from coterie.client.transacted import TransactedCalls
+    from coterie.protocol.messages import MethodReport, Report
+    from coterie.runtime.network import Network
 
 T = TypeVar("T")
 
@@ -42,6 +51,7 @@ async def open_client(  # noqa: PLR0913 -- all by name
     group: str = "",
     secret: bytes | None = None,
     tls: ssl.SSLContext | None = None,
+    network: Network = TCP,
     settings: ClientSettings = DEFAULT_CLIENT_SETTINGS,
     spread: bool = True,
 ) -> AsyncIterator[GroupClient]:
@@ -50,7 +60,8 @@ async def open_client(  # noqa: PLR0913 -- all by name
     A group that is not at any of the addresses is looked for by the location service there.
     """
     seeds = [addresses] if isinstance(addresses, str) else list(addresses)
-    client = GroupClient(seeds, group=group, secret=secret, tls=tls, settings=settings)
+    access = find_access(seeds, secret=secret, tls=tls, network=network)
+    client = GroupClient(seeds, group=group, access=access, settings=settings)
     try:
         try:
             await client.open(spread=spread)
@@ -58,11 +69,10 @@ async def open_client(  # noqa: PLR0913 -- all by name
             if unwelcome.kind != WRONG_GROUP or not group:
                 raise
             await client.close()
-            found = await find_location(seeds, group, secret=secret, tls=tls, settings=settings)
+            found = await find_location(seeds, group, access=access, settings=settings)
             if found is None:
                 raise
-            seeds = found.addresses
-            client = GroupClient(seeds, group=group, secret=secret, tls=tls, settings=settings)
+            client = GroupClient(found.addresses, group=group, access=access, settings=settings)
             await client.open(spread=spread)
         yield client
     finally:
@@ -76,6 +86,7 @@ def connect(  # noqa: PLR0913 -- all by name
     group: str = "",
     secret: bytes | None = None,
     tls: ssl.SSLContext | None = None,
+    network: Network = TCP,
     settings: ClientSettings = DEFAULT_CLIENT_SETTINGS,
 ) -> AbstractAsyncContextManager[type[T]]:
     """Connect to a replicated object of class *cls*; `async with` gives it.
@@ -83,26 +94,24 @@ def connect(  # noqa: PLR0913 -- all by name
     *group* is needed only where the replicas host several groups. Raises `NotWelcome` if the
     group, its class, the protocol or the secret is another, `NotDone` if no replica answers.
     """
-    return cast(
-        "AbstractAsyncContextManager[type[T]]",
-        _connect(cls, addresses, group=group, secret=secret, tls=tls, settings=settings),
+    opening = open_client(
+        addresses, group=group, secret=secret, tls=tls, network=network, settings=settings
     )
+    return cast("AbstractAsyncContextManager[type[T]]", connect_object(cls, opening))
 
 
 @asynccontextmanager
-async def _connect(  # noqa: PLR0913 -- all by name
+async def connect_object(
     cls: type,
-    addresses: str | Sequence[str],
-    *,
-    group: str,
-    secret: bytes | None,
-    tls: ssl.SSLContext | None,
-    settings: ClientSettings,
+    opening: AbstractAsyncContextManager[GroupClient],
+    open_calls: Callable[[GroupClient], AbstractAsyncContextManager[CallSession]] = open_calls,
 ) -> AsyncIterator[RemoteObject]:
+    """Connect to an object through the client that *opening* gives; calls are made in *open_calls*.
+
+    `connect` is the way to write it.
+    """
     definition = define(cls, may_wait=True)
-    async with open_client(
-        addresses, group=group, secret=secret, tls=tls, settings=settings
-    ) as client:
+    async with opening as client:
         assert client.welcome is not None
         if client.welcome.class_name != definition.name:
             raise NotWelcome(
@@ -110,32 +119,10 @@ async def _connect(  # noqa: PLR0913 -- all by name
                 f"the group {client.group!r} replicates {client.welcome.class_name},"
                 f" not {definition.name}",
             )
-        async with _session(client, secret, tls) as session:
-            await session.open()
-            yield RemoteObject(Connection(client, session), definition)
-
-
-@asynccontextmanager
-async def _session(
-    client: GroupClient, secret: bytes | None, tls: ssl.SSLContext | None
-) -> AsyncIterator[Session | TransactedCalls]:
-    """Give what calls are made in, by the kind of the group."""
-    assert client.welcome is not None
-    if client.welcome.engine != "vsr":
-        yield client.session()
-        return
-    # Only who needs them imports the engine and its transactions.
-    from coterie.client.actor import Actor  # noqa: PLC0415
-    from coterie.client.transacted import TransactedCalls  # noqa: PLC0415
-
-    actor = Actor(secret=secret, tls=tls, settings=client.settings)
-    actor.join(client.welcome)
-    calls = TransactedCalls(client, actor)
-    try:
-        yield calls
-    finally:
-        calls.close()
-        await actor.close()
+        async with open_calls(client) as calls:
+            with suppress(NotAllowed):  # who only reads needs no session, and may have none
+                await calls.open()
+            yield RemoteObject(GroupConnection(client, calls), definition)
 
 
 class UntypedObject:
@@ -145,7 +132,7 @@ class UntypedObject:
     strings, lists, dictionaries.
     """
 
-    def __init__(self, connection: Connection, report: Report) -> None:
+    def __init__(self, connection: GroupConnection, report: Report) -> None:
         self.connection = connection
         self.report = report
         """What the replica said of its class and itself."""
@@ -160,9 +147,9 @@ class UntypedObject:
 
     def method(self, name: str) -> RemoteUpdate | RemoteQuery:
         """Give a method to call; raises `UnknownMethod`."""
-        is_update = self.describe(name).kind == Kind.UPDATE.value
+        is_update = self.describe(name).kind == MethodKind.UPDATE.value
         make = RemoteUpdate if is_update else RemoteQuery
-        return make(self.connection, name, encode_plain, msgspec.msgpack.decode)
+        return make(self.connection, name, encode_plain, decode_any)
 
 
 @asynccontextmanager
@@ -179,8 +166,8 @@ async def connect_untyped(
         addresses, group=group, secret=secret, tls=tls, settings=settings
     ) as client:
         report = await client.report()
-        async with _session(client, secret, tls) as session:
-            yield UntypedObject(Connection(client, session), report)
+        async with open_calls(client) as session:
+            yield UntypedObject(GroupConnection(client, session), report)
 
 
 async def report_of(

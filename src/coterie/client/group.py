@@ -16,16 +16,9 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING
 
+from coterie.client.access import Access
+from coterie.client.deadlines import check_deadline
 from coterie.client.errors import NotDone
-from coterie.client.messages import (
-    TOKEN_MAX,
-    AskAgain,
-    News,
-    Refusals,
-    Reported,
-    RolledBack,
-    Settled,
-)
 from coterie.client.replicas import Replicas
 from coterie.client.requests import (
     GRAIN,
@@ -34,26 +27,42 @@ from coterie.client.requests import (
     ReportRequest,
     TokenRequest,
 )
-from coterie.client.session import Session, Window
+from coterie.client.sessions.stack import ClientSession, Window
 from coterie.client.settings import DEFAULT_CLIENT_SETTINGS, ClientSettings
 from coterie.client.updates import BatchRequest, UpdateRequest
-from coterie.objects.outcomes import NotTaken, Opened
+from coterie.objects.classes.declared import NO_ERRORS
+from coterie.objects.errors import CommandTooLarge
+from coterie.objects.execution.outcomes import NotTaken, Opened
+from coterie.protocol.messages import (
+    TOKEN_MAX,
+    AskAgain,
+    News,
+    Refusals,
+    Reported,
+    RolledBackNotice,
+    SettledNotice,
+)
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Sequence
 
     from coterie.client.channel import Channel
-    from coterie.client.messages import FromReplica, Refusal, Report, Welcome
     from coterie.client.requests import Request
     from coterie.kernel.views import Viewstamp
     from coterie.objects import Answer, Done, Failed
+    from coterie.objects.classes.declared import DeclaredErrors
+    from coterie.protocol.messages import FromReplica, Refusal, Report, Welcome
 
 REFUSALS_MAX = 3
 """How often a replica that says it takes updates may refuse one before another is sought."""
 PATIENCE = 4
 """How many times longer a request waits where other answers come."""
 LATE = "no outcome by the deadline"
+FEW = 8
+"""With so many calls outstanding a client asks for much: it then spreads the load."""
+
+FRAME_BYTES_AROUND = 1024
+"""Room in a frame for what stands around the arguments of a call."""
 
 
 class GroupClient:
@@ -64,17 +73,17 @@ class GroupClient:
         addresses: Sequence[str],
         *,
         group: str = "",
-        secret: bytes | None = None,
-        tls: ssl.SSLContext | None = None,
+        access: Access | None = None,
         settings: ClientSettings = DEFAULT_CLIENT_SETTINGS,
     ) -> None:
+        self.access = Access() if access is None else access
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.group = group
         self.welcome: Welcome | None = None
         """The first welcome: what does not change from replica to replica."""
         self.replicas = Replicas(
-            self, addresses, group=group, secret=secret, tls=tls, settings=settings
+            self, addresses, group=group, access=self.access, settings=settings
         )
         self._random = Random()  # noqa: S311 -- spreads attempts in time, protects nothing
         self._is_closed = False
@@ -82,11 +91,13 @@ class GroupClient:
         self._live: dict[Request, None] = {}
         self._begun = 0
         self._begun_bytes = 0
+        self._size_max = 0
+        """What a request may take at most; known once we were made welcome."""
         self._tokens: dict[int, TokenRequest] = {}
         self._token = 0
         self._windows: dict[int, Window] = {}
-        self._sessions: dict[Session, None] = {}
-        self._queued: dict[Session, None] = {}
+        self._sessions: dict[ClientSession, None] = {}
+        self._queued: dict[ClientSession, None] = {}
         """The sessions in which calls wait."""
         self._unsettled: dict[Channel, list[tuple[Done | Failed, UpdateRequest]]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -99,7 +110,7 @@ class GroupClient:
 
         Without *spread*, stay with the first that answers.
         """
-        wait = self.settings.deadline if deadline is None else deadline
+        wait = self.settings.deadline if deadline is None else check_deadline(deadline)
         try:
             async with asyncio.timeout(wait):
                 await self.replicas.find_home()
@@ -137,17 +148,19 @@ class GroupClient:
 
     def until(self, deadline: float | None) -> float:
         """Give the moment at which a call that begins now must have an outcome."""
-        if deadline is None:
-            deadline = self.settings.deadline
-        elif deadline <= 0:
-            raise NotDone("the deadline has passed already")
-        return self.loop.time() + deadline
+        return self.loop.time() + (
+            self.settings.deadline if deadline is None else check_deadline(deadline)
+        )
 
-    def session(self) -> Session:
+    def session(self) -> ClientSession:
         """Give a further session, which shares the connections."""
-        session = Session(self)
-        self._sessions[session] = None
+        session = ClientSession(self)
+        self.add_session(session)
         return session
+
+    def add_session(self, session: ClientSession) -> None:
+        """Take a further session, which shares the connections."""
+        self._sessions[session] = None
 
     def query(  # noqa: PLR0913 -- a query has these parts
         self,
@@ -155,6 +168,7 @@ class GroupClient:
         arguments: bytes,
         decode: Callable[[bytes], object],
         *,
+        errors: DeclaredErrors = NO_ERRORS,
         level: str = "consistent",
         not_before: Viewstamp | None = None,
         deadline: float | None = None,
@@ -174,6 +188,7 @@ class GroupClient:
             not_before,
             is_detailed,
         )
+        request.errors = errors
         self._ask(request)
         return future
 
@@ -216,6 +231,7 @@ class GroupClient:
         """Watch the deadline of a call that waits in its session."""
         if self._is_closed:
             raise NotDone("the client is closed")
+        self._check_size(request)
         self._live[request] = None
         self._queued[request.session] = None
         request.check_at = request.deadline
@@ -225,9 +241,23 @@ class GroupClient:
         """Count a request that is about to be sent."""
         if self._is_closed:
             raise NotDone("the client is closed")
+        if request.size > self._size_max:
+            self._check_size(request)
         self._live[request] = None
         self._begun += 1
         self._begun_bytes += request.size
+        if self._begun == FEW:
+            self.replicas.spread_out()
+
+    def _check_size(self, request: Request) -> None:
+        """Refuse at once what no frame can carry: the replica would hang up on all calls."""
+        assert self.welcome is not None, "requests are made once we were made welcome"
+        room = self.welcome.frame_bytes_max - FRAME_BYTES_AROUND
+        if request.size > room:
+            raise CommandTooLarge(
+                f"the arguments take {request.size} bytes, and a frame carries {room} "
+                "(frame_bytes_max of the clients' port): send less at a time"
+            )
 
     def unbegin(self, request: Request) -> None:
         """Take `begin` back: it will begin again."""
@@ -241,11 +271,11 @@ class GroupClient:
         self._ask(OpenRequest(self, future, self.until(None), self._new_token()))
         return future
 
-    def add_window(self, session: Session, id: int) -> Window:
+    def add_window(self, session: ClientSession, id: int) -> Window:
         """Note a session that was opened."""
         window = self._windows[id] = Window(id, self.window_requests_max)
         if session not in self._sessions:  # closed meanwhile
-            self._close_window(id)
+            self.close_window(id)
         return window
 
     def remove_window(self, window: Window) -> None:
@@ -253,13 +283,14 @@ class GroupClient:
         if not window.pending:
             self._windows.pop(window.id, None)
 
-    def remove_session(self, session: Session) -> None:
+    def remove_session(self, session: ClientSession) -> None:
         """Forget a session, and let the group forget it."""
         self._sessions.pop(session, None)
         if session.window is not None:
-            self._close_window(session.window.id)
+            self.close_window(session.window.id)
 
-    def _close_window(self, id: int) -> None:
+    def close_window(self, id: int) -> None:
+        """Forget a session id, and let the group forget it."""
         self._windows.pop(id, None)
         home = self.replicas.home
         if home is not None and home.is_ready:
@@ -275,7 +306,7 @@ class GroupClient:
             self._pump()
 
     def free(self, token: int) -> None:
-        """Forget a token."""
+        """Forget a request's token: nobody waits for its answer."""
         self._tokens.pop(token, None)
 
     def _pump(self) -> None:
@@ -287,6 +318,31 @@ class GroupClient:
                 return
 
     # ---- sending
+
+    def send_first(self, request: UpdateRequest, now: float) -> None:
+        """Make a call for the first time, *now*: what most calls need, and nothing else."""
+        home = self.replicas.home
+        timer = self._timer
+        if (
+            home is None
+            or not home.is_ready
+            or home.is_suspect
+            or timer is None
+            or request.votes is not None
+        ):
+            self.send(request)
+            return
+        deadline = request.deadline
+        wait = (deadline - now) / 4
+        hedge_after = self.settings.hedge_after
+        request.wait = wait = min(hedge_after, wait)
+        request.channel = home
+        request.attempts = 1
+        request.sent_at = now
+        home.add(request)
+        request.check_at = check_at = now + wait
+        if check_at < self._timer_at:
+            self._check_by(check_at)
 
     def send(self, request: Request, channel: Channel | None = None) -> None:
         """Make a request at the best replica, other than the last one if there is a choice."""
@@ -300,6 +356,7 @@ class GroupClient:
             wait = request.wait * 2 * self._random.uniform(0.75, 1.25)
             request.wait = min(wait, 4 * settings.hedge_after)
         request.channel = channel
+        request.is_resting = False
         if channel is None:
             self.replicas.seek()
         else:
@@ -344,6 +401,13 @@ class GroupClient:
             request.check_at = request.deadline
             self._check_by(request.deadline)
 
+    def rest(self, request: Request) -> None:
+        """Ask no more for what is on record where it was asked: its answer comes by itself."""
+        request.is_resting = True
+        wait = PATIENCE * self.settings.hedge_after
+        request.check_at = min(self.loop.time() + wait, request.deadline)
+        self._check_by(request.check_at)
+
     # ---- the clock
 
     def _check_by(self, when: float) -> None:
@@ -373,8 +437,25 @@ class GroupClient:
             request.give_up(LATE)
         elif isinstance(request, UpdateRequest | BatchRequest) and request.window is None:
             request.check_at = request.deadline  # it waits in its session
+        elif request.is_resting:
+            self._look_after(request)
         else:
             self._ask_elsewhere(request, now)
+
+    def _look_after(self, request: Request) -> None:
+        """Ask where the primary component is, if a request rests elsewhere and may leave."""
+        channel = request.channel
+        assert channel is not None, "it rests where it was asked"
+        if channel.is_ready and channel.is_primary:
+            self.send(request, channel)  # it is known there by now
+            return
+        if not request.wants_red:
+            self.replicas.suspect(channel)
+            home = self.replicas.home
+            if home is not None and home.is_ready and home.is_primary:
+                self.send(request, home)
+                return
+        self.rest(request)
 
     def _ask_elsewhere(self, request: Request, now: float) -> None:
         channel = request.channel
@@ -409,12 +490,15 @@ class GroupClient:
         if self.welcome is None:
             self.welcome = welcome
             self.group = welcome.group
+            self._size_max = welcome.frame_bytes_max - FRAME_BYTES_AROUND
         self.replicas.learn(welcome.peers)
         self.replicas.on_ready(channel)
         for request in list(self._live):
             if isinstance(request, UpdateRequest | BatchRequest) and request.window is None:
                 continue  # it waits in its session
             last = request.channel
+            if request.is_resting and last is not None and last.is_ready:
+                continue
             if last is None or last.is_suspect or not last.is_ready:
                 self.send(request, channel)
             elif isinstance(request, UpdateRequest) and request.votes is not None:
@@ -457,9 +541,9 @@ class GroupClient:
             case Refusals(refusals=refusals):
                 for refusal in refusals:
                     self._refused(refusal)
-            case Settled(position=position):
+            case SettledNotice(position=position):
                 self._settle(channel, position)
-            case RolledBack(position=position):
+            case RolledBackNotice(position=position):
                 self._roll_back(channel, position)
             case AskAgain():
                 self._ask_again(channel)

@@ -1,31 +1,33 @@
 """Which replicas a client is connected to, and which of them it prefers.
 
 All replicas of a primary view take updates, so there is no leader to find. A client stays with
-one replica, its *home*, as long as that one answers. When it does not, or is lost, the home moves
-to another that is connected, and if there is none, others are sought: the addresses in the order
-of how promising they are, two at a time, until one makes us welcome.
+one replica, its *home*, as long as that one answers. It begins with the one that puts calls into
+order, where a single call takes fewest turns, while that one has room and the client asks for
+little; otherwise with one chosen by chance, so that the work is shared. With `nearest` it is with
+the one that made it welcome soonest, in or out of a primary view. When it does not answer,
+or is lost, the home moves to another that is connected, and if there is none, others are sought:
+the addresses in the order of how promising they are, two at a time, until one makes us welcome.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 from random import Random
 from typing import TYPE_CHECKING
 
+from coterie.client.addresses import Places
 from coterie.client.channel import Channel
-from coterie.client.places import Places
-from coterie.client.proof import check_secret
+from coterie.client.connections import Connections
 from coterie.kernel.errors import CoterieError
 from coterie.runtime.address import parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from coterie.client.access import Access
     from coterie.client.channel import Owner
-    from coterie.client.messages import Peer
     from coterie.client.settings import ClientSettings
+    from coterie.protocol.messages import Peer, Welcome
 
 DIALS_MAX = 2
 """How many addresses are tried at the same time, unless all replicas are wanted."""
@@ -34,37 +36,36 @@ DIALS_MAX = 2
 class Replicas:
     """The channels of one client. What they bring goes to *owner*."""
 
-    def __init__(  # noqa: PLR0913 -- all by name
+    def __init__(
         self,
         owner: Owner,
         addresses: Sequence[str],
         *,
         group: str,
-        secret: bytes | None,
-        tls: ssl.SSLContext | None,
+        access: Access,
         settings: ClientSettings,
     ) -> None:
         if not addresses:
             raise CoterieError("give at least one address of a replica, as host:port")
         for address in addresses:
             parse_address(address)
-        if secret is not None:
-            check_secret(secret)
         self.home: Channel | None = None
         self.last_reason = "no replica could be reached"
         """Why the last attempt to reach one failed."""
         self._owner = owner
         self._group = group
-        self._secret = secret
-        self._tls = tls
+        self._access = access
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._random = Random()  # noqa: S311 -- spreads clients and attempts, protects nothing
         self._places = Places(addresses, settings, self._random)
         self._channels: dict[str, Channel] = {}
+        self._connections = Connections(access)
         self._dials: dict[str, asyncio.Task[None]] = {}
         self._redial: asyncio.TimerHandle | None = None
         self._wants_all = False
+        self._is_preferring = False
+        """Whether we are where few calls are answered soonest, and ask for few."""
         self._is_closed = False
         self._news = asyncio.Event()
         """Set when a channel became ready, or an attempt has failed."""
@@ -83,12 +84,19 @@ class Replicas:
         return self.home
 
     async def spread(self) -> None:
-        """Move to a replica chosen by chance, so that clients with one address do not crowd.
+        """Move to the replica that answers soonest while it has room, or to one chosen by chance.
 
-        It is any in touch with the first, or another if the first takes no updates.
+        By chance, so that clients with one address do not crowd. It is any in touch with the
+        first, or another if the first takes no updates.
         """
         first = self.home
         if first is None or first.welcome is None:
+            return
+        if self._settings.nearest:
+            await self._move_to_nearest(first.welcome)
+            return
+        if await self._move_to_preferred(first, first.welcome):
+            self._is_preferring = True
             return
         peers = [peer for peer in first.welcome.peers if peer.address]
         if first.is_primary:
@@ -100,28 +108,71 @@ class Replicas:
         chosen = self._random.choice(peers)
         if chosen.id == first.replica or chosen.address in self._channels:
             return
-        await self._dial(chosen.address, self._settings.hedge_after)
+        await self._try(chosen.address)
         channel = self._channels.get(chosen.address)
         if channel is not None and channel.is_ready and channel.is_primary:
             self.home = channel
             first.close()
 
+    async def _move_to_nearest(self, welcome: Welcome) -> None:
+        """Ask all that can be reached at once; move to the one that was the first to answer."""
+        others = [
+            peer.address
+            for peer in welcome.peers
+            if peer.address and peer.address not in self._channels
+        ]
+        await asyncio.gather(*(self._try(address) for address in others))
+        ready = sorted(self.ready(), key=lambda each: each.welcome_after)
+        if ready:
+            self.home = ready[0]
+        for channel in ready[1:]:
+            channel.close()
+
+    async def _move_to_preferred(self, first: Channel, welcome: Welcome) -> bool:
+        """Move to the replica that is preferred; say whether that is where we are then."""
+        preferred = welcome.preferred
+        if preferred in {"", first.replica}:
+            return bool(preferred)
+        address = next((peer.address for peer in welcome.peers if peer.id == preferred), "")
+        if address and address not in self._channels:
+            await self._try(address)
+        channel = self._channels.get(address)
+        if channel is None or channel.welcome is None or not channel.is_ready:
+            return False
+        if channel.welcome.preferred != preferred:
+            channel.close()  # it has no room, or is not the one any more
+            return False
+        self.home = channel
+        first.close()
+        return True
+
+    def spread_out(self) -> None:
+        """Go to a replica chosen by chance, because we ask for much; what is asked for stays."""
+        home = self.home
+        if not self._is_preferring or self._is_closed or home is None or home.welcome is None:
+            return
+        self._is_preferring = False
+        peers = [peer for peer in home.welcome.peers if peer.address and peer.is_in_view]
+        chosen = self._random.choice(peers) if peers else None
+        if chosen is None or chosen.id == home.replica or chosen.address in self._dials:
+            return
+        move = self._move_to(chosen.address)
+        self._dials[chosen.address] = self._loop.create_task(move, name=f"move {chosen.address}")
+
+    async def _move_to(self, address: str) -> None:
+        if address not in self._channels:
+            await self._dial(address, self._settings.connect_timeout)
+        self._forget_attempt(address)
+        channel = self._channels.get(address)
+        if channel is not None and channel.is_ready and channel.is_primary:
+            self.home = channel
+
     async def close(self) -> None:
         """Let what was asked for leave, and end all connections."""
         self._is_closed = True
-        dials = list(self._dials.values())
-        for task in dials:
-            task.cancel()
         if self._redial is not None:
             self._redial.cancel()
-        channels = list(self._channels.values())
-        for channel in channels:
-            channel.close()
-        waiting = [*dials, *(channel.ended for channel in channels)]
-        if waiting:
-            await asyncio.wait(waiting, timeout=self._settings.retry_max)
-        for channel in channels:
-            channel.transport.abort()
+        await self._connections.close(list(self._dials.values()), self._settings.retry_max)
 
     # ---- choosing
 
@@ -156,7 +207,9 @@ class Replicas:
         """Move home away from a replica, if another is known to be better."""
         if self.home is channel:
             others = [each for each in self.ready() if each.is_primary and not each.is_suspect]
-            if others:
+            if others and self._settings.nearest:
+                self.home = min(others, key=lambda each: each.welcome_after)
+            elif others:
                 self.home = self._random.choice(others)
 
     def has_spare(self) -> bool:
@@ -191,7 +244,8 @@ class Replicas:
         self._news.set()
 
     def on_lost(self, channel: Channel) -> None:
-        """Do without a channel."""
+        """Learn that a channel is lost, and seek another where it is needed."""
+        self._connections.lost(channel)
         if self._channels.get(channel.address) is channel:
             del self._channels[channel.address]
         if channel.welcome is None or self._is_closed:
@@ -229,40 +283,29 @@ class Replicas:
         self._redial = None
         self.seek()
 
+    async def _try(self, address: str) -> None:
+        """Wait a moment for a channel to an address, one that is on its way already if there is."""
+        patience = self._settings.hedge_after
+        under_way = self._dials.get(address)
+        if under_way is None:
+            await self._dial(address, patience)
+        else:
+            await asyncio.wait([under_way], timeout=patience)
+
     async def _dial(self, address: str, patience: float) -> None:
         """Try one address; it ends with a channel that is ready, or with a failure noted."""
-        host, port = parse_address(address)
-        channel = Channel(self._owner, address, self._group, self._secret)
-        reason = ""
+        channel = Channel(self._owner, address, self._group, self._access.secret)
         try:
-            async with asyncio.timeout(patience):
-                await self._loop.create_connection(lambda: channel, host, port, ssl=self._tls)
-                await channel.greeted
-        except TimeoutError:
-            reason = f"{address} did not answer within {patience} s"
-        except OSError as error:
-            reason = f"{address}: {_why(error)}"
+            reason = await self._connections.dial(channel, patience)
         finally:
-            self._dials.pop(address, None)
-            if channel.welcome is None and hasattr(channel, "transport"):
-                channel.abort(reason or channel.reason)
-        if channel.welcome is None:
-            self.last_reason = reason or f"{address}: {channel.reason}"
+            self._forget_attempt(address)
+        if reason:
+            self.last_reason = reason
             self._places.failed(address, self._loop.time(), channel.unwelcome)
             self._news.set()
             self.seek()
 
-
-def _why(error: OSError) -> str:
-    """Say in words why there is no connection, for the cases that users meet."""
-    match error:
-        case ConnectionRefusedError():
-            return "connection refused: no replica listens there"
-        case socket.gaierror():
-            return "the host has no address"
-        case ssl.SSLCertVerificationError():
-            return f"its certificate is not trusted: {error.verify_message}"
-        case ssl.SSLError():
-            return f"no encrypted connection: {error.reason or error}"
-        case _:
-            return (error.strerror or str(error)).lower()
+    def _forget_attempt(self, address: str) -> None:
+        """Forget the attempt that this task is; another at the same address stays known."""
+        if self._dials.get(address) is asyncio.current_task():
+            del self._dials[address]

@@ -12,22 +12,26 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from coterie.client.errors import REFUSALS, MethodFailed, NotDone, OutcomeUnknown
-from coterie.client.messages import Query
+from coterie.client.errors import Changed, MethodFailed, NotDone, OutcomeUnknown
 from coterie.client.results import Result
 from coterie.kernel.errors import CoterieError
-from coterie.objects.outcomes import Done, Failed, NotTaken, Opened
+from coterie.objects.classes.declared import NO_ERRORS
+from coterie.objects.execution.commands import Grounds
+from coterie.objects.execution.outcomes import Done, Failed, NotTaken, Opened
+from coterie.protocol.kinds import REFUSALS
+from coterie.protocol.messages import Query
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
     from coterie.client.channel import Channel, Parcel
-    from coterie.client.messages import Refusal
     from coterie.client.updates import UpdateRequest
     from coterie.kernel.engine import Standing
     from coterie.kernel.views import Viewstamp
     from coterie.objects import Answer
+    from coterie.objects.classes.declared import DeclaredErrors
+    from coterie.protocol.messages import Refusal
 
 OVERHEAD_BYTES = 48
 """What a request weighs besides its arguments."""
@@ -42,13 +46,19 @@ class Requester(Protocol):
         """Forget a request that is over."""
 
     def free(self, token: int) -> None:
-        """Forget a token."""
+        """Forget a request's token: nobody waits for its answer."""
 
     def try_later(self, request: Request, channel: Channel, reason: str) -> None:
         """Make a request again after a pause: it was not taken."""
 
     def follow(self, request: UpdateRequest, channel: Channel, outcome: Done | Failed) -> None:
         """Tell the request when an outcome is settled or rolled back where it was answered."""
+
+    def rest(self, request: Request) -> None:
+        """Ask no more for what is on record where it was asked: its answer comes by itself."""
+
+    def close_window(self, id: int) -> None:
+        """Forget a session id, and let the group forget it."""
 
     @property
     def majority(self) -> int:
@@ -63,13 +73,19 @@ class Request:
     wait = 0.0
     """How long to wait for an answer before asking elsewhere; it grows."""
     channel: Channel | None = None
-    """Where it was sent last, and when."""
+    """Where the request was sent last; `sent_at` says when."""
     sent_at = 0.0
     attempts = 0
     refusals = 0
     reason = ""
     """Why the last attempt came to nothing."""
     is_over = False
+    is_resting = False
+    """Whether it is on record where it was asked last, and is answered once it is final."""
+    wants_red = False
+    """Whether its caller wants to stay where it is, on whichever side of a partition that is."""
+    errors = NO_ERRORS
+    """Which failures are raised as errors that the class declares."""
 
     def __init__(
         self, client: Requester, future: asyncio.Future[object], deadline: float, size: int
@@ -109,7 +125,7 @@ class Request:
                     future.set_exception(error)
 
     def give_up(self, why: str) -> None:
-        """The time is up."""
+        """End without an answer, and say what is known: not done, or outcome unknown."""
         self.end(error=self._error(why, self.attempts, self.refusals))
 
     def _error(self, why: str, attempts: int, refusals: int) -> CoterieError:
@@ -210,28 +226,38 @@ class QueryRequest(TokenRequest):
             reason = f"the state at {channel.replica} ({viewstamp}) is older than asked for"
             self.client.try_later(self, channel, reason)
         else:
-            self._finish(outcome, answer.standing)
+            self._finish(outcome, answer)
 
-    def _finish(self, outcome: Done | Failed, standing: Standing) -> None:
-        try:
-            value = read_outcome(outcome, self.decode, standing)
-        except MethodFailed as error:
+    def _finish(self, outcome: Done | Failed, answer: Answer) -> None:
+        standing = answer.standing
+        value, error = read_outcome(outcome, self.decode, standing, self.errors)
+        if error is not None:
             self.end(error=error)
             return
         if self.is_detailed:
-            value = Result(value, outcome.viewstamp, outcome.position, standing)
+            assert isinstance(outcome, Done), "what failed was raised"
+            seen = Grounds(self.method, self.arguments, outcome.result)
+            age = answer.age / 1_000_000 if answer.age >= 0 else None
+            value = Result(
+                value, *(outcome.viewstamp, outcome.position, standing), age=age, seen=seen
+            )
         self.end(value)
 
 
 def read_outcome(
-    outcome: Done | Failed, decode: Callable[[bytes], object], standing: Standing
-) -> object:
-    """Give what a method answered, or raise `MethodFailed`."""
+    outcome: Done | Failed,
+    decode: Callable[[bytes], object],
+    standing: Standing,
+    errors: DeclaredErrors,
+) -> tuple[object, Exception | None]:
+    """Give what a method answered, or what is to be raised: a declared error or `MethodFailed`."""
     if type(outcome) is Done:
         try:
-            return decode(outcome.result)
+            return decode(outcome.result), None
         except msgspec.DecodeError as error:
             # The class has another version there, and answers what ours does not promise.
-            raise MethodFailed("BadResult", str(error), outcome.viewstamp, standing) from None
+            return None, MethodFailed("BadResult", str(error), outcome.viewstamp, standing)
     assert isinstance(outcome, Failed)
-    raise MethodFailed(outcome.error, outcome.message, outcome.viewstamp, standing)
+    kind = Changed if outcome.error == Changed.__name__ else MethodFailed
+    failed = kind(outcome.error, outcome.message, outcome.viewstamp, standing, outcome.fields)
+    return None, errors.as_raised(failed)

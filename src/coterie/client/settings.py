@@ -1,17 +1,24 @@
-"""Every limit and interval of a client. `docs/clients.md` says what happens at each."""
+"""Every limit and interval of a client. `docs/use/clients.md` says what happens at each."""
 
 from __future__ import annotations
 
 import msgspec
+
+from coterie.client.deadlines import check_deadline
+from coterie.client.errors import NotDone
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Intervals are seconds, as everywhere in front of users; sizes are bytes."""
 
     deadline: float = 5.0
-    """For calls that name none."""
+    """How long a call may take that names no deadline of its own."""
 
     # Seeking replicas.
+    nearest: bool = False
+    """Whether to be with the replica that makes us welcome soonest, which is the nearest, or the
+    one with least to do; good where replicas are far apart. Otherwise the one that puts calls
+    into order, or one chosen by chance."""
     connect_timeout: float = 1.0
     """How long opening one connection, with all greetings, may take."""
     retry_first: float = 0.02
@@ -34,11 +41,20 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     in_flight_max: int = 16_384
     """How many requests one client has outstanding; further ones wait in it."""
     in_flight_bytes_max: int = 16 << 20
-    """The same in bytes of arguments."""
+    """How many bytes of arguments one client has outstanding; further calls wait in it."""
     queue_max: int = 100_000
     """How many calls may wait in one client; beyond it a call is refused at once."""
     frame_bytes_max: int = 16 << 20
     """The largest frame taken from a replica."""
+
+    def __post_init__(self) -> None:
+        """Refuse a deadline that no call could keep."""
+        try:
+            check_deadline(self.deadline)
+        except NotDone:
+            raise ValueError(
+                f"deadline={self.deadline:g} leaves no time for any call: give seconds above 0"
+            ) from None
 
 
 DEFAULT_CLIENT_SETTINGS = ClientSettings()

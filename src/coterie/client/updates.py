@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.client.errors import REFUSALS, MethodFailed, NotDone, OutcomeUnknown
-from coterie.client.messages import Batch, Update
+from coterie.client.errors import NotDone, OutcomeUnknown
 from coterie.client.requests import OVERHEAD_BYTES, Request, read_outcome
 from coterie.client.results import Result
 from coterie.kernel.engine import Standing
-from coterie.objects.outcomes import (
+from coterie.objects.execution.outcomes import (
     AllDone,
     Done,
     Failed,
@@ -25,17 +24,20 @@ from coterie.objects.outcomes import (
     SessionEvicted,
     WindowFull,
 )
+from coterie.protocol.kinds import REFUSALS
+from coterie.protocol.messages import Update, UpdateBatch, UpdateIf
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
     from coterie.client.channel import Channel, Parcel
-    from coterie.client.messages import Refusal
     from coterie.client.requests import Requester
-    from coterie.client.session import Session, Window
+    from coterie.client.sessions.stack import ClientSession, Window
     from coterie.kernel.views import Viewstamp
     from coterie.objects import Answer
+    from coterie.objects.execution.commands import Condition
+    from coterie.protocol.messages import Refusal
 
 _MISSING = object()
 """Stands for an answer that has not come."""
@@ -53,13 +55,15 @@ class UpdateRequest(Request):
     votes: dict[Viewstamp, set[str]] | None = None
     """Who answered optimistically, and where it was executed there; if a majority is asked."""
     watched_at: tuple[Channel, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    """What has to hold where it is executed."""
 
     def __init__(  # noqa: PLR0913, PLR0917 -- made in one place
         self,
         client: Requester,
         future: asyncio.Future[object],
         deadline: float,
-        session: Session,
+        session: ClientSession,
         method: str,
         arguments: bytes,
         decode: Callable[[bytes], object],
@@ -75,6 +79,11 @@ class UpdateRequest(Request):
         self.decode = decode
         self.is_detailed = is_detailed
 
+    def rest_on(self, conditions: tuple[Condition, ...]) -> None:
+        """Have it executed only where these hold."""
+        self.conditions = conditions
+        self.size += sum(len(each.arguments) + OVERHEAD_BYTES for each in conditions)
+
     def release(self) -> bool:
         window = self.window
         if window is None:
@@ -89,6 +98,11 @@ class UpdateRequest(Request):
     def put(self, parcel: Parcel) -> None:
         window = self.window
         assert window is not None
+        if self.conditions:
+            place = (window.id, self.number, window.lowest_now())
+            update = UpdateIf(*place, self.method, self.arguments, self.conditions)
+            parcel.conditional.append(update)
+            return
         parcel.updates.append(
             Update(window.id, self.number, window.lowest_now(), self.method, self.arguments)
         )
@@ -97,8 +111,12 @@ class UpdateRequest(Request):
         outcome = answer.outcome
         kind = type(outcome)
         if kind is Done or kind is Failed:
-            if answer.standing is Standing.AUTHORITATIVE:
-                self._finish(outcome, Standing.AUTHORITATIVE)  # type: ignore[arg-type]
+            standing = answer.standing
+            if standing.is_final:
+                if kind is Failed or self.is_given or self.is_detailed:
+                    self._finish(outcome, standing)  # type: ignore[arg-type]
+                else:
+                    self._end_well(outcome)  # type: ignore[arg-type]
             else:
                 self._take_optimistic(channel, outcome)  # type: ignore[arg-type]
         elif kind is NotTaken or kind is WindowFull:
@@ -110,10 +128,23 @@ class UpdateRequest(Request):
         else:
             self.end(error=OutcomeUnknown("the group does not remember this request any more"))
 
-    def _finish(self, outcome: Done | Failed, standing: Standing) -> None:
+    def _end_well(self, outcome: Done) -> None:
+        """Give the caller what most calls end in, and nothing else: an answer that stands."""
         try:
-            value = read_outcome(outcome, self.decode, standing)
-        except MethodFailed as error:
+            value = self.decode(outcome.result)
+        except msgspec.DecodeError:
+            self._finish(outcome, Standing.AUTHORITATIVE)  # which says what is wrong
+            return
+        if not self.is_over:
+            self.is_over = True
+            self.client.finished(self)
+            future = self.future
+            if not future.done():
+                future.set_result(value)
+
+    def _finish(self, outcome: Done | Failed, standing: Standing) -> None:
+        value, error = read_outcome(outcome, self.decode, standing, self.errors)
+        if error is not None:
             self.end(error=error)
             return
         if self.is_detailed:
@@ -158,9 +189,8 @@ class UpdateRequest(Request):
 
     def _give(self, channel: Channel, outcome: Done | Failed) -> None:
         """Give the caller an optimistic result, and follow what becomes of it."""
-        try:
-            value = read_outcome(outcome, self.decode, Standing.OPTIMISTIC)
-        except MethodFailed as error:
+        value, error = read_outcome(outcome, self.decode, Standing.OPTIMISTIC, self.errors)
+        if error is not None:
             self.end(error=error)
             return
         self.client.follow(self, channel, outcome)
@@ -216,7 +246,7 @@ class BatchRequest(Request):
         client: Requester,
         future: asyncio.Future[object],
         deadline: float,
-        session: Session,
+        session: ClientSession,
         method: str,
         arguments: Sequence[bytes],
         decode: Callable[[bytes], object],
@@ -244,7 +274,7 @@ class BatchRequest(Request):
         lowest = window.lowest_now()
         if self.left == len(self.results):
             calls = msgspec.Raw(msgspec.msgpack.encode(self.arguments))
-            parcel.batches.append(Batch(window.id, self.first, lowest, self.method, calls))
+            parcel.batches.append(UpdateBatch(window.id, self.first, lowest, self.method, calls))
             return
         for index, result in enumerate(self.results):
             if result is _MISSING:
@@ -290,10 +320,8 @@ class BatchRequest(Request):
             self._take(number - self.first, self._read(outcome.of(number), standing))
 
     def _read(self, outcome: Done | Failed, standing: Standing) -> object:
-        try:
-            return read_outcome(outcome, self.decode, standing)
-        except MethodFailed as failed:
-            return failed
+        value, error = read_outcome(outcome, self.decode, standing, self.errors)
+        return value if error is None else error
 
     def _take(self, index: int, result: object) -> None:
         results = self.results

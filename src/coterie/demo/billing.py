@@ -8,18 +8,19 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
 from coterie.demo.story import DemoFailed
 from coterie.objects import HostSettings
-from coterie.pipeline.events import read_events
-from coterie.pipeline.replay import Program
+from coterie.pipeline.history.replay import Program
+from coterie.pipeline.publish.events import read_events
+from coterie.pipeline.publish.manifest import table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from coterie.demo.story import Told
-    from coterie.pipeline.jobs import Outcome
+    from coterie.pipeline.jobs import JobOutcome
 
 CENTS_PER_MINUTE = 9
 SETTINGS = HostSettings(digest_interval=100, dump_interval=500)
-"""As the replicas of the demo run with."""
+"""The settings that the replicas of the demo run with."""
 
 
 class Bill(NamedTuple):
@@ -36,11 +37,11 @@ def programs(told: Told) -> dict[str, Program]:
     return {told.group: Program(name="coterie.demo.phone:Exchange", settings=SETTINGS)}
 
 
-def call_records(spark: SparkSession, outcome: Outcome) -> DataFrame:
+def call_records(spark: SparkSession, outcome: JobOutcome) -> DataFrame:
     """Give the calls that were recorded, from the application events."""
     words = F.from_json("arguments", "array<string>")
     return (
-        read_events(spark, outcome.out / "events")
+        read_events(spark, table_of(outcome.out, "events"))
         .where("method = 'record' and error is null")
         .select(
             words[0].alias("account"),
@@ -67,10 +68,10 @@ def bill(calls: DataFrame) -> list[Bill]:
     return [Bill(row["account"], row["calls"], row["seconds"], row["cents"]) for row in rows]
 
 
-def prove(told: Told, outcome: Outcome, calls: DataFrame) -> list[str]:
+def prove(told: Told, outcome: JobOutcome, calls: DataFrame) -> list[str]:
     """Check what the demo promises; give it in words, or raise `DemoFailed`."""
     if not outcome.is_kept:
-        broken = ", ".join(sorted({row["check"] for row in outcome.violations}))
+        broken = ", ".join(sorted({row["check_name"] for row in outcome.violations}))
         raise DemoFailed(f"promises were broken: {broken}; see {outcome.report}")
     times: dict[str, int] = {}
     for row in calls.groupBy("call").count().collect():
@@ -93,7 +94,7 @@ def prove(told: Told, outcome: Outcome, calls: DataFrame) -> list[str]:
     void = [each.name for each in told.heard.unconfirmed if each.name not in times]
     if not void:
         raise DemoFailed("no call that was answered too early is void: run it again")
-    kept = [row for row in outcome.verdicts if row["verdict"] == "kept"]
+    kept = [row for row in outcome.verdicts if row["verdict"].startswith("kept")]
     hasty = len(told.heard.unconfirmed)
     return [
         f"{len(told.heard.confirmed)} calls were confirmed, and each is billed exactly once",

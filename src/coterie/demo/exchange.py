@@ -1,78 +1,40 @@
-"""Five replicas in this process, with real journals and client ports and a network to be cut.
+"""Five replicas in this process, with real journals and a network to be cut.
 
-Everything is as in a deployment but the wires between the replicas: frames are handed over in
-memory, and a switch decides whether they arrive.
+Everything is as in a deployment but the wires: they are in memory, and a switch decides whether
+what replicas say to each other arrives. Callers reach every replica.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
-from coterie.assembly import make_process
 from coterie.journal.disk import FileDisk
+from coterie.journal.engines.stack_keeper import JournalKeeper
 from coterie.journal.format import Sync
-from coterie.journal.keeper import JournalKeeper, KeeperSettings
+from coterie.journal.keeper import KeeperSettings
 from coterie.journal.stable import found_group
 from coterie.journal.writer import JournalSettings
-from coterie.kernel.settings import DEFAULT_SETTINGS
+from coterie.kernel.engine import Role
 from coterie.kernel.views import Configuration
-from coterie.kernel.wire import decode_frame
 from coterie.objects import HostSettings, define
-from coterie.runtime.driver import Driver, clock
-from coterie.service.hosted import HostedObject
-from coterie.service.port import ClientPort
+from coterie.runtime.driver import clock
+from coterie.runtime.in_memory import MemoryNetwork
+from coterie.service.engines.stack import HostedObject
+from coterie.service.engines.stack_front import ObjectFront
+from coterie.service.in_memory import MemoryProcess, client_address
 from coterie.service.recorder import JournalRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from coterie.kernel.replica import Replica
+    from coterie.runtime.in_memory import MemoryHost
+    from coterie.runtime.process import LiveProcess
+    from coterie.service.port import ClientPort
 
 GROUP = "exchange"
-
-
-class _Wires:
-    """The transport of one replica."""
-
-    def __init__(self, exchange: SwitchedGroup, id: str) -> None:
-        self._exchange = exchange
-        self._id = id
-        self.counters: dict[str, int] = {}
-
-    def send(self, destination: str, frame: bytes) -> None:
-        self._exchange.carry(self._id, destination, frame)
-
-    def multicast(self, destinations: Sequence[str], frame: bytes) -> None:
-        for destination in destinations:
-            self._exchange.carry(self._id, destination, frame)
-
-    def flush(self) -> None:
-        pass
-
-
-class _Seat:
-    """A process with its driver, as `HostedObject` needs it."""
-
-    def __init__(self, id: str, keeper: JournalKeeper, ids: Sequence[str]) -> None:
-        self.process = make_process(id, keeper.incarnation, ids, DEFAULT_SETTINGS)
-        recorder = JournalRecorder({GROUP: keeper})
-        self.driver = Driver(self.process, recorder, asyncio.get_running_loop())
-
-    def host(self, replica: Replica) -> None:
-        self.process.host(replica)
-
-
-class _Running:
-    """A replica that is up."""
-
-    def __init__(self, seat: _Seat, hosted: HostedObject, port: ClientPort) -> None:
-        self.driver = seat.driver
-        self.hosted = hosted
-        self.port = port
 
 
 class SwitchedGroup:
@@ -82,13 +44,11 @@ class SwitchedGroup:
         self.ids = tuple(ids)
         self.folder = folder
         self.stack = stack
+        self.addresses = {id: client_address(id) for id in ids}
         self._definition = define(cls)
-        self._listeners = {id: socket.create_server(("127.0.0.1", 0)) for id in ids}
-        self.addresses = {
-            id: f"127.0.0.1:{listener.getsockname()[1]}" for id, listener in self._listeners.items()
-        }
-        self._running: dict[str, _Running] = {}
-        self._side = dict.fromkeys(ids, 0)
+        self._network = MemoryNetwork()
+        self._running: dict[str, MemoryProcess] = {}
+        self._hosted: dict[str, HostedObject] = {}
         for id in ids:
             found_group(FileDisk(folder / id), GROUP, id)
 
@@ -96,7 +56,9 @@ class SwitchedGroup:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._stop)
             for id in self.ids:
-                await self.start(id)
+                self.start(id)
+            for process in self._running.values():
+                await process.ready
             stack.pop_all()
         return self
 
@@ -106,12 +68,15 @@ class SwitchedGroup:
     async def _stop(self) -> None:
         for id in list(self._running):
             await self.kill(id)
-        for listener in self._listeners.values():
-            listener.close()
+
+    @property
+    def callers(self) -> MemoryHost:
+        """The network as callers see it."""
+        return self._network.host("callers")
 
     # ---- replicas
 
-    async def start(self, id: str) -> None:
+    def start(self, id: str) -> None:
         """Start a replica; it goes on from what its journal says."""
         keeper = JournalKeeper(
             FileDisk(self.folder / id),
@@ -120,38 +85,39 @@ class SwitchedGroup:
             KeeperSettings(journal=JournalSettings(sync=Sync.NONE)),
             at=clock(),
         )
-        seat = _Seat(id, keeper, self.ids)
-        port = ClientPort(
-            replica=id,
-            incarnation=keeper.incarnation,
-            listen=self._listeners[id].dup(),
-            addresses=self.addresses,
+
+        def put(live: LiveProcess, port: ClientPort) -> None:
+            front = ObjectFront(port, GROUP)
+            self._hosted[id] = hosted = HostedObject(
+                live,
+                group=GROUP,
+                definition=self._definition,
+                stack=self.stack,
+                configuration=Configuration(1, self.ids),
+                front=front,
+                keeper=keeper,
+                settings=HostSettings(dump_interval=500, digest_interval=100),
+            )
+            front.attach(hosted)
+
+        self._running[id] = MemoryProcess(
+            self._network,
+            id,
+            keeper.incarnation,
+            self.ids,
+            put,
+            recorder=JournalRecorder({GROUP: keeper}),
         )
-        hosted = HostedObject(
-            seat,
-            group=GROUP,
-            definition=self._definition,
-            stack=self.stack,
-            configuration=Configuration(1, self.ids),
-            front=port.front(GROUP),
-            keeper=keeper,
-            settings=HostSettings(dump_interval=500, digest_interval=100),
-        )
-        port.front(GROUP).attach(hosted)
-        seat.driver.turn_ended.append(port.turn_ended)
-        await port.__aenter__()
-        self._running[id] = _Running(seat, hosted, port)
-        seat.driver.start(_Wires(self, id))
 
     async def kill(self, id: str) -> None:
         """End a replica at once; its journal keeps what was written."""
-        running = self._running.pop(id)
-        running.driver.stop()
-        await running.port.__aexit__(None, None, None)
-        await running.driver.wait_idle()
+        process = self._running.pop(id)
+        del self._hosted[id]
+        process.kill()
+        await process.ended()
 
     def __getitem__(self, id: str) -> HostedObject:
-        return self._running[id].hosted
+        return self._hosted[id]
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -162,8 +128,9 @@ class SwitchedGroup:
         """Say whether these replicas (all that run) are in one primary view of exactly them."""
         wanted = sorted(self._running if ids is None else ids)
         for id in wanted:
-            status = self[id].status if id in self._running else None
-            if status is None or not self[id].is_primary:
+            hosted = self._hosted.get(id)
+            status = None if hosted is None else hosted.status
+            if status is None or status.role is not Role.PRIMARY:
                 return False
             if sorted(member.id for member in status.members) != wanted:
                 return False
@@ -179,18 +146,9 @@ class SwitchedGroup:
     # ---- the switch
 
     def cut(self, *sides: Iterable[str]) -> None:
-        """Let frames pass within each side only."""
-        for number, side in enumerate(sides):
-            for id in side:
-                self._side[id] = number
+        """Let bytes pass within each side only."""
+        self._network.cut(*sides)
 
     def heal(self) -> None:
-        """Let all frames pass."""
-        self._side = dict.fromkeys(self.ids, 0)
-
-    def carry(self, source: str, destination: str, frame: bytes) -> None:
-        """Hand a frame over, if the switch lets it pass."""
-        running = self._running.get(destination)
-        if running is not None and self._side[source] == self._side[destination]:
-            limit = DEFAULT_SETTINGS.frame_bytes_max
-            running.driver.frame_arrived(decode_frame(frame, frame_bytes_max=limit))
+        """Let all bytes pass."""
+        self._network.heal()

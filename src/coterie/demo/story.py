@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from coterie.client.connecting import connect, open_client
 from coterie.client.errors import NotDone, OutcomeUnknown
-from coterie.client.methods import Connection, RemoteObject
+from coterie.client.methods import GroupConnection, RemoteObject
 from coterie.demo.exchange import GROUP, SwitchedGroup
 from coterie.demo.phone import Exchange
-from coterie.kernel.engine import Standing
 from coterie.kernel.errors import CoterieError
 from coterie.objects import define
 
@@ -37,7 +36,7 @@ class DemoFailed(CoterieError):
 
 
 @dataclass
-class Call:
+class PhoneCall:
     """A call of one account, and what its caller heard of it."""
 
     name: str
@@ -49,11 +48,11 @@ class Call:
 class Heard:
     """What all callers were told."""
 
-    confirmed: list[Call] = field(default_factory=list)
+    confirmed: list[PhoneCall] = field(default_factory=list)
     """A majority has it: to be billed, once."""
-    unconfirmed: list[Call] = field(default_factory=list)
+    unconfirmed: list[PhoneCall] = field(default_factory=list)
     """Answered optimistically, and then the caller hung up."""
-    unknown: list[Call] = field(default_factory=list)
+    unknown: list[PhoneCall] = field(default_factory=list)
     """No answer in time: billed once or not at all."""
 
 
@@ -78,17 +77,20 @@ class _Callers:
         self._random = random
         self._names = 0
         self.is_over = False
+        self.are_ready = asyncio.Event()
         self.may_talk = asyncio.Event()
 
-    def call(self) -> Call:
+    def call(self) -> PhoneCall:
         """Think of a call."""
         self._names += 1
         account = self._random.choice(ACCOUNTS)
-        return Call(f"call-{self._names:06}", account, self._random.randrange(5, 900))
+        return PhoneCall(f"call-{self._names:06}", account, self._random.randrange(5, 900))
 
     async def talk(self, id: str) -> None:
         """Record calls, wait for each to be confirmed, until told to stop."""
-        async with connect(Exchange, [self._group.addresses[id]]) as exchange:
+        async with connect(
+            Exchange, self._group.addresses[id], network=self._group.callers
+        ) as exchange:
             while not self.is_over:
                 call = self.call()
                 try:
@@ -102,10 +104,13 @@ class _Callers:
     async def talk_and_hang_up(self, id: str, count: int) -> None:
         """Record calls, hear the optimistic answers, and never ask again."""
         # A client goes to a replica chosen by chance; this one stays with the one it is given.
-        async with open_client(self._group.addresses[id], spread=False) as client:
+        async with open_client(
+            self._group.addresses[id], network=self._group.callers, spread=False
+        ) as client:
             session = client.session()
             await session.open()
-            exchange = RemoteObject(Connection(client, session), define(Exchange))
+            exchange = RemoteObject(GroupConnection(client, session), define(Exchange))
+            self.are_ready.set()
             await self.may_talk.wait()
             calls = [self.call() for _ in range(count)]
             # All at once: the replica answers them before it can know that it is cut off.
@@ -116,7 +121,7 @@ class _Callers:
                 )
             )
             for call, answer in zip(calls, answers, strict=True):
-                if answer.standing is Standing.AUTHORITATIVE:
+                if answer.standing.is_final:
                     self._heard.confirmed.append(call)
                 else:
                     self._heard.unconfirmed.append(call)
@@ -133,7 +138,6 @@ async def tell(folder: Path, say: Callable[[str], None], *, seed: int = 7) -> To
         callers = _Callers(group, heard, random)
         async with asyncio.TaskGroup() as tasks:
             talking = [tasks.create_task(callers.talk(id)) for id in "bbccddee"]
-            hasty = tasks.create_task(callers.talk_and_hang_up("a", 40))
             try:
                 await asyncio.sleep(2)
                 say(f"{len(talking)} callers have had {len(heard.confirmed)} calls confirmed")
@@ -143,38 +147,54 @@ async def tell(folder: Path, say: Callable[[str], None], *, seed: int = 7) -> To
                 say("replica e is killed; a, b, c, d go on, its callers went elsewhere")
                 await asyncio.sleep(1)
 
-                group.cut("a", "bcde")
+                # Who gives the order can answer before it knows that nobody hears it.
+                lone = _sequencer(group)
+                others = [id for id in "abcd" if id != lone]
+                hasty = tasks.create_task(callers.talk_and_hang_up(lone, 40))
+                await callers.are_ready.wait()
+                group.cut([lone], [*others, "e"])
                 callers.may_talk.set()
                 await asyncio.wait([hasty])
                 say(
-                    "the network is cut: a | b c d. a does not know yet, and answered "
-                    f"{len(heard.unconfirmed)} calls optimistically; those callers hung up"
+                    f"the network is cut: {lone} | {' '.join(others)}. {lone} does not know yet, "
+                    f"and answered {len(heard.unconfirmed)} calls optimistically; those callers "
+                    "hung up"
                 )
-                await group.wait_whole("bcd")
-                say("b, c, d are a majority of five and go on; a is a minority and takes nothing")
+                await group.wait_whole(others)
+                say(
+                    f"{', '.join(others)} are a majority of five and go on; {lone} is a minority "
+                    "and takes nothing"
+                )
                 await asyncio.sleep(1.5)
-                void = group["a"].host.position - group["a"].host.settled_position
-                await group.kill("a")
-                say(f"a is killed with {void} optimistic entries in its journal")
+                void = group[lone].host.position - group[lone].host.settled_position
+                await group.kill(lone)
+                say(f"{lone} is killed with {void} optimistic entries in its journal")
 
                 group.heal()
-                await group.start("a")
-                await group.start("e")
+                group.start(lone)
+                group.start("e")
                 await group.wait_whole(IDS)
                 for id in IDS:
                     rolled_back[id] = group[id].replica.context.counters.get("host.rolled_back", 0)
                 say(
-                    "the network is whole and a and e are back from their journals; "
-                    f"a rolled back {rolled_back['a']} entries that no majority ever had"
+                    f"the network is whole and {lone} and e are back from their journals; "
+                    f"{lone} rolled back {rolled_back[lone]} entries that no majority ever had"
                 )
                 await asyncio.sleep(1.5)
             finally:
                 callers.is_over = True
         await _quiet(group)
         say(f"the exchange closes: {len(heard.confirmed)} calls confirmed")
-    if not heard.unconfirmed or not rolled_back["a"]:
+    if not heard.unconfirmed or not rolled_back[lone]:
         raise DemoFailed("nothing was rolled back, so there is nothing to show: run it again")
     return Told(heard, folder, rolled_back)
+
+
+def _sequencer(group: SwitchedGroup) -> str:
+    """Say which replica gives the order: the first of the view."""
+    status = group[group.running[0]].status
+    assert status is not None, "the group is whole"
+    return status.members[0].id
 
 
 async def _quiet(group: SwitchedGroup) -> None:

@@ -1,6 +1,6 @@
 """What replicas write down: the journal, from which they recover and the pipeline learns.
 
-`docs/journal-format.md` specifies the format. In short, a driver does this:
+`docs/internals/journal-format.md` specifies the format. In short, a driver does this:
 
     keeper = JournalKeeper(disk, group, replica)     # and hands keeper.past() to the engine
     ...
@@ -8,15 +8,18 @@
     if keeper.needs_sync(now):
         keeper.sync()
 
-`JournalKeeper` puts the parts together: `recover`, `begin_life`, the writer, snapshots, retention.
-`CohortKeeper` does so for a cohort of viewstamped replication.
-
-Recordings (`coterie.journal.recording`) are simpler: the history of one process in one file.
+`Keeper` puts the parts together: `begin_life`, the writer, snapshots, retention. What is another
+thing for each engine is asked of its `JournalFamily`, by whose name `journal_family` gives it;
+`JournalKeeper` and `CohortKeeper` are the keepers of the two families here.
 """
 
-from coterie.journal.cohort_keeper import CohortKeeper
-from coterie.journal.cohorts import CohortRecovery, recover_cohort
 from coterie.journal.disk import Disk, FileDisk
+from coterie.journal.engines import FAMILIES, journal_family
+from coterie.journal.engines.stack import Recovery, recover
+from coterie.journal.engines.stack_keeper import JournalKeeper, mark_recovered
+from coterie.journal.engines.vsr import CohortRecovery, recover_cohort
+from coterie.journal.engines.vsr_keeper import CohortKeeper
+from coterie.journal.family import JournalFamily, LifeFound
 from coterie.journal.format import (
     Finding,
     JournalDamaged,
@@ -27,10 +30,9 @@ from coterie.journal.format import (
     VersionUnknown,
     WrongJournal,
 )
-from coterie.journal.keeper import JournalKeeper, Keeper, KeeperSettings
-from coterie.journal.life import begin_life, mark_recovered
+from coterie.journal.keeper import Keeper, KeeperSettings
+from coterie.journal.life import begin_life
 from coterie.journal.reader import JournalReader, Offset
-from coterie.journal.recovery import Recovery, recover
 from coterie.journal.retention import Retention, retain
 from coterie.journal.segments import SegmentFile, SegmentReader, Turn, list_journals, list_lives
 from coterie.journal.snapshots import DUMPS, SNAPSHOTS, Snapshot, SnapshotStore
@@ -39,6 +41,7 @@ from coterie.journal.writer import JournalSettings, JournalWriter, StorageFailed
 
 __all__ = [
     "DUMPS",
+    "FAMILIES",
     "SNAPSHOTS",
     "CohortKeeper",
     "CohortRecovery",
@@ -47,6 +50,7 @@ __all__ = [
     "Finding",
     "JournalDamaged",
     "JournalError",
+    "JournalFamily",
     "JournalKeeper",
     "JournalReader",
     "JournalSettings",
@@ -54,6 +58,7 @@ __all__ = [
     "Keeper",
     "KeeperSettings",
     "Kind",
+    "LifeFound",
     "Mark",
     "Offset",
     "Recovery",
@@ -71,6 +76,7 @@ __all__ = [
     "WrongJournal",
     "begin_life",
     "found_group",
+    "journal_family",
     "list_journals",
     "list_lives",
     "mark_recovered",

@@ -1,7 +1,8 @@
 """The disk port: all that the journal asks of a disk.
 
 There are two of them, which pass the same conformance suite: `FileDisk` here, a folder of a real
-file system, and `coterie.simulation.disk.SimulatedDisk`, in memory, with every fault on demand.
+file system, and `SimulatedDisk` in `coterie.simulation.world.disk`, in memory, with every fault on
+demand.
 
 Paths are relative, with "/" between names. What the port promises is what POSIX does, no more:
 
@@ -87,6 +88,16 @@ class Disk(Protocol):
         """Say how much more can be written, about."""
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for nobody but their owner.
+
+    Folders that are there keep their permissions, and so does what their owner gave to others.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
 class FileDisk:
     """A folder of the file system."""
 
@@ -105,8 +116,9 @@ class FileDisk:
 
     def create(self, path: str, *, zeros: int = 0) -> _File:
         place = self.root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        file = _File(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+        # What replicas hold is their owner's affair: others get in if the owner lets them.
+        make_private_folder(place.parent)
+        file = _File(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
             while zeros > 0:
                 file.write(_ZEROS[:zeros])
@@ -149,15 +161,15 @@ class FileDisk:
         (self.root / path).unlink()
 
     def sync(self, path: str) -> None:
-        _sync(self.root / path)
+        sync_place(self.root / path)
 
     def sync_folder(self, folder: str) -> None:
         place = self.root / folder
-        _sync(place)
+        sync_place(place)
         while place != self.root:
             place = place.parent
-            _sync(place)
-        _sync(self.root.parent)
+            sync_place(place)
+        sync_place(self.root.parent)
 
     def free_bytes(self) -> int:
         place = self.root
@@ -173,7 +185,7 @@ class _File:
 
     def write(self, data: Buffer) -> None:
         written = os.write(self.number, data)
-        length = memoryview(data).nbytes
+        length = len(data) if type(data) is bytearray else memoryview(data).nbytes
         while written < length:  # a full disk, a limit or a signal: the next call says which
             written += os.write(self.number, memoryview(data)[written:])
 
@@ -195,7 +207,8 @@ class _File:
             self.close()
 
 
-def _sync(place: Path) -> None:
+def sync_place(place: Path) -> None:
+    """Make a file, or the names in a folder, survive the loss of the machine."""
     number = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(number)

@@ -1,4 +1,6 @@
-"""The bytes of a journal, and the names of its files. `docs/journal-format.md` specifies both.
+"""The bytes of a journal, and the names of its files.
+
+`docs/internals/journal-format.md` specifies both.
 
 A journal is a folder of *segments*. A segment is a head and then *blocks*; a block holds the
 records of one turn, so that a turn counts as a whole or not at all. Heads and bodies have
@@ -13,24 +15,26 @@ import enum
 import hashlib
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
 
 import msgspec
 
 from coterie.journal.facts import Facts
+from coterie.journal.keyed import EMPTY_SEAL, SEAL_BYTES, without_seal
+from coterie.kernel.decoding import Decoder, Int64
 from coterie.kernel.errors import CoterieError
-from coterie.kernel.records import Record
+from coterie.kernel.records import KINDS, decode_record, decode_records, is_essential
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coterie.journal.disk import Disk
+    from coterie.journal.keyed import SealKey
+    from coterie.kernel.records import Record
 
 JOURNAL_VERSION = 1
-ANCILLARY_TAG_MIN = 64
-"""Recovery may skip records of unknown kinds from this tag on; lower ones it has to understand."""
 
 # ---- names
 
@@ -82,7 +86,7 @@ class Kind(enum.Enum):
     MISSING = "missing"
     """Records are not there at all."""
     REMOVED = "removed"
-    """The same, by retention and on purpose."""
+    """Records are not there, because retention removed them on purpose."""
     MISPLACED = "misplaced"
     """A file is not what its place says: of another replica, or not the continuation."""
     UNREADABLE = "unreadable"
@@ -91,6 +95,13 @@ class Kind(enum.Enum):
     """Readable records that the next life did not take over."""
     CONTRADICTION = "contradiction"
     """Records that cannot all be true."""
+    TAMPERED = "tampered"
+    """What no accident does: whole, with checksums that fit, and not what the replica wrote. Only
+    who has the seal key can tell."""
+    UNSEALED = "not sealed"
+    """Written without the seal key: nothing proves who wrote it."""
+    ALTERED = "altered"
+    """What was read and remembered once is no longer there as it was."""
 
 
 HARMLESS = frozenset({Kind.REMOVED, Kind.VOID})
@@ -149,8 +160,8 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `digest` is the chained digest of everything before it; all zeros where that is not known.
     """
 
-    incarnation: int = 0
-    sequence: int = 0
+    incarnation: Int64 = 0
+    sequence: Int64 = 0
     digest: bytes = NO_DIGEST
 
     def contradicts(self, digest: bytes | None) -> bool:
@@ -164,8 +175,8 @@ class Sync(enum.StrEnum):
     TURN = "turn"
     """Before the turn's frames leave. A replica comes back with all it promised."""
     PRIMARY = "primary"
-    """The same, but only turns in which a cohort adds events as primary (**vsr** 4.2): a backup
-    that loses its machine has lost its state, a primary has not."""
+    """Before the turn's frames leave, but only where a cohort adds events as primary in the turn
+    (**vsr** 4.2): a backup that loses its machine has lost its state, a primary has not."""
     INTERVAL = "interval"
     """Every so often. A replica is a zombie after the loss of its machine."""
     NONE = "none"
@@ -180,8 +191,8 @@ class SegmentHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     group: str
     replica: str
-    incarnation: int
-    first: int
+    incarnation: Int64
+    first: Int64
     """The number of its first record; records are counted from 1 in each life."""
     follows: Mark
     """What it continues: the segment before, or what this life took over of an earlier one."""
@@ -190,10 +201,12 @@ class SegmentHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     sync: Sync
     facts: Facts
     """What the replica remembered at its beginning, so that recovery can begin here."""
-    kinds: int
+    kinds: Int64
     """How many kinds of record the writer knew ..."""
-    fields: int
+    fields: Int64
     """... and how many fields all of them have together. Both only ever grow."""
+    seal: bytes = b""
+    """Where the journal is written with a key, the keyed digest of all before it."""
 
 
 _SEGMENT_MAGIC = b"COTJRNL\n"
@@ -202,12 +215,7 @@ _FIXED_CHECKED = slice(8, 16)
 _HEAD_BYTES_USUAL = 4096
 _HEAD_BYTES_MAX = 1 << 24
 _encoder = msgspec.msgpack.Encoder()
-_head_decoder = msgspec.msgpack.Decoder(SegmentHead)
-
-KINDS: dict[int, type[Record]] = {kind.__struct_config__.tag: kind for kind in get_args(Record)}
-"""Every kind of record that this release knows, by its tag."""
-KIND_COUNT = len(KINDS)
-FIELD_COUNT = sum(len(kind.__struct_fields__) for kind in KINDS.values())
+_head_decoder = Decoder(SegmentHead)
 
 
 class Sealed(NamedTuple):
@@ -256,18 +264,40 @@ def read_fixed(disk: Disk, path: str, magic: bytes, what: str) -> tuple[bytes, i
 
 def encode_segment_head(head: SegmentHead) -> tuple[bytes, int]:
     """Give the bytes with which a segment begins, and the seed of its blocks' checksums."""
-    data = encode_fixed(_SEGMENT_MAGIC, _encoder.encode(head))
+    return with_seed(encode_fixed(_SEGMENT_MAGIC, encode_said(head)))
+
+
+def encode_said(head: SegmentHead) -> bytes:
+    """Give what a head says; a seal, if there is one, is the last of its bytes."""
+    fields = msgspec.structs.astuple(head)
+    return _encoder.encode(fields if head.seal else fields[:-1])
+
+
+def seal_segment_head(head: SegmentHead, key: SealKey) -> tuple[bytes, int, bytes]:
+    """Give what `encode_segment_head` does for a head that is sealed, and the seal."""
+    said = encode_said(msgspec.structs.replace(head, seal=EMPTY_SEAL))[:-SEAL_BYTES]
+    seal = key.of_head(said)
+    return *with_seed(encode_fixed(_SEGMENT_MAGIC, said + seal)), seal
+
+
+def with_seed(data: bytes) -> tuple[bytes, int]:
+    """Give the head of a segment together with what its blocks' checksums begin with."""
     return data, _FIXED_HEAD.unpack_from(data)[4]
 
 
 def read_segment_head(disk: Disk, path: str) -> Sealed:
     """Read the head of a segment; raise `ValueError` or `VersionUnknown` if it cannot be."""
+    return read_said(disk, path)[0]
+
+
+def read_said(disk: Disk, path: str) -> tuple[Sealed, bytes]:
+    """Read the head of a segment as `read_segment_head` does; give its bytes as well."""
     body, size, check = read_fixed(disk, path, _SEGMENT_MAGIC, "segment")
     try:
         head = _head_decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise ValueError(f"the head of the segment cannot be understood: {error}") from None
-    return Sealed(head, size, check)
+    return Sealed(head, size, check), body
 
 
 # ---- blocks
@@ -276,6 +306,9 @@ BLOCK_MARK = b"\xc0\x7eBK"
 BLOCK_HEAD = struct.Struct("!4sIIIIQQI")
 """Mark, check of the head, check of the body, length of the body, count of records, number of
 the first record, number of the last record known to be synced, reserved."""
+_HEAD_START = struct.Struct("!4sI")
+_HEAD_CHECKED = struct.Struct("!IIIQQI")
+"""The two parts of it: the second is what the check of the head is of."""
 BLOCK_HEAD_BYTES = BLOCK_HEAD.size
 HEAD_CHECKED_FROM = 8
 BLOCK_BYTES_MAX = 1 << 30
@@ -299,13 +332,11 @@ class BlockHead(NamedTuple):
 
 def seal_block(buffer: bytearray, *, seed: int, count: int, first: int, synced: int) -> bytes:
     """Put a head before the body that begins at `BLOCK_HEAD_BYTES` of *buffer*; give the head."""
-    with memoryview(buffer) as view, view[BLOCK_HEAD_BYTES:] as body:
-        check = crc32(body)
-        length = len(body)
-    BLOCK_HEAD.pack_into(buffer, 0, BLOCK_MARK, 0, check, length, count, first, synced, 0)
-    head_check = crc32(buffer[HEAD_CHECKED_FROM:BLOCK_HEAD_BYTES], seed)
-    buffer[4:8] = head_check.to_bytes(4, "big")
-    return bytes(buffer[:BLOCK_HEAD_BYTES])
+    check = crc32(memoryview(buffer)[BLOCK_HEAD_BYTES:])
+    length = len(buffer) - BLOCK_HEAD_BYTES
+    checked = _HEAD_CHECKED.pack(check, length, count, first, synced, 0)
+    head = buffer[:BLOCK_HEAD_BYTES] = _HEAD_START.pack(BLOCK_MARK, crc32(checked, seed)) + checked
+    return head
 
 
 def decode_block_head(data: bytes, offset: int, seed: int) -> BlockHead | None:
@@ -316,16 +347,14 @@ def decode_block_head(data: bytes, offset: int, seed: int) -> BlockHead | None:
     mark, head_check, check, length, count, first, synced, _ = BLOCK_HEAD.unpack_from(data, offset)
     if mark != BLOCK_MARK or crc32(data[offset + HEAD_CHECKED_FROM : end], seed) != head_check:
         return None
-    if length > BLOCK_BYTES_MAX:
+    if length > BLOCK_BYTES_MAX or max(first + count, synced) >= 1 << 63:
         return None
     return BlockHead(check, length, count, first, synced)
 
 
 _records_encoder = msgspec.msgpack.Encoder()
-_records_decoder: msgspec.msgpack.Decoder[list[Record]] = msgspec.msgpack.Decoder(list[Record])
-_record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
-_raw_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
-_any_decoder = msgspec.msgpack.Decoder()
+_raw_decoder = Decoder(list[msgspec.Raw])
+_any_decoder = Decoder()
 
 
 def encode_body(records: Sequence[Record], buffer: bytearray) -> None:
@@ -347,7 +376,7 @@ class Skipped:
     def skip_record(self, tag: int) -> None:
         """Count a record of an unknown kind."""
         self.records[tag] = self.records.get(tag, 0) + 1
-        if tag < ANCILLARY_TAG_MIN:
+        if is_essential(tag):
             self.essential += 1
 
 
@@ -358,7 +387,7 @@ def decode_body(body: bytes | memoryview, *, is_newer: bool, skipped: Skipped) -
     Raises `msgspec.DecodeError` if the bytes make no sense.
     """
     if not is_newer:
-        return _records_decoder.decode(body)
+        return without_seal(decode_records(body))
     records: list[Record] = []
     for raw in _raw_decoder.decode(body):
         values = _any_decoder.decode(raw)
@@ -369,8 +398,8 @@ def decode_body(body: bytes | memoryview, *, is_newer: bool, skipped: Skipped) -
             skipped.skip_record(values[0])
             continue
         skipped.fields += max(0, len(values) - 1 - len(kind.__struct_fields__))
-        records.append(_record_decoder.decode(raw))
-    return records
+        records.append(decode_record(raw))
+    return without_seal(records)
 
 
 class Chain:

@@ -6,7 +6,8 @@ The simulator and the real driver do the same:
     ...                                      # the engine is built with keeper.past()
     keeper.checkpoint = primary.checkpoint   # where its state is to be had
     ...
-    keeper.write(records)                    # every turn, before any of its frames leaves
+    keeper.write(records)                    # every turn, before any of its frames leaves,
+                                             # but behind them if `keeper.may_follow(records)`
     if keeper.needs_sync(now):
         keeper.sync()                        # also before; it may run in a thread
     work = keeper.housekeeping()
@@ -18,8 +19,8 @@ turn that speaks of it, or recovery would find the record and no state. A snapsh
 after the turn that settled its position is as safe as turns are to be. And segments go only once
 the snapshot that makes them unnecessary is there.
 
-What is the same for all engines is in `Keeper`; `coterie.journal.cohort_keeper` has the one for
-viewstamped replication.
+All of that is the same for all engines; where they differ, the keeper asks their family.
+`coterie.journal.engines` has keepers that also recover, under names of their own.
 
 Housekeeping that fails costs nothing but room: the replica goes on, and tries again later. What
 fails in `write` or `sync` is a `StorageFailed`, and the replica must stop serving at once.
@@ -27,7 +28,6 @@ fails in `write` or `sync` is a `StorageFailed`, and the replica must stop servi
 
 from __future__ import annotations
 
-import abc
 import threading
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,21 +36,18 @@ import msgspec
 
 from coterie.journal.format import Sync
 from coterie.journal.life import begin_life
-from coterie.journal.recovery import recover
 from coterie.journal.retention import Retention, retain
 from coterie.journal.snapshots import DUMPS, SnapshotStore
+from coterie.journal.stable import Stable
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.engine import Checkpoint, Chunks
-from coterie.kernel.records import HistoryAdopted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from coterie.journal.disk import Disk
+    from coterie.journal.family import Adoption, LifeFound
     from coterie.journal.format import Mark
-    from coterie.journal.snapshots import Snapshot
-    from coterie.journal.writer import JournalWriter
-    from coterie.kernel.engine import Past
     from coterie.kernel.records import Record
 
 
@@ -70,32 +67,49 @@ Job = tuple[str, "Callable[[], object]"]
 """Something to be done besides turns, and what to say if it fails."""
 
 
-class Keeper(abc.ABC):
-    """Keeps the journal of one replica for one life."""
+class Keeper:
+    """Keeps the journal of one replica for one life, which begins with what was *found*.
+
+    Raises `StorageFailed` if the journal cannot be begun: the replica must not start.
+    """
 
     def __init__(
         self,
         disk: Disk,
-        writer: JournalWriter,
-        settings: KeeperSettings,
+        found: LifeFound,
+        settings: KeeperSettings | None = None,
         *,
-        snapshot: Snapshot | None,
-        bytes_above: int,
+        at: int = 0,
     ) -> None:
+        settings = settings or KeeperSettings()
         self.disk = disk
-        self.group = writer.group
-        self.replica = writer.replica
+        self.group = found.group
+        self.replica = found.replica
         self.settings = settings
-        self.writer = writer
+        self.family = found.family
+        self.recovery = found
+        self.writer = begin_life(disk, found, settings.journal, at=at)
         self.trouble = ""
         """Why the last housekeeping did not succeed, in words; empty if it did."""
+        self.checkpoint: Callable[[], Checkpoint] | None = None
+        """Where the replica's state is to be had; without it, no snapshots."""
+        self.dumps_skipped = 0
+        """How many state dumps were left out because they came faster than they were written."""
         self.store = SnapshotStore(disk, self.group, self.replica)
+        self._dump_store = SnapshotStore(disk, self.group, self.replica, name=DUMPS)
+        self._dump: tuple[int, Iterator[bytes]] | None = None
+        snapshot = found.snapshot
+        self._snapshot_position = 0 if snapshot is None else snapshot.position
         self._snapshot_size = 0 if snapshot is None else snapshot.size
         # What is to be read again above the snapshot counts as if it had just been written.
-        self._snapshot_at = -bytes_above
+        self._snapshot_at = -found.bytes_above
         self._is_busy = False
         # Retention must not come between the storing of an adopted state and its record.
         self._adopting = threading.Lock()
+
+    def mark_removed(self) -> None:
+        """Note for good that the replica was removed from its group: it has no later life."""
+        Stable(self.disk, self.group, self.replica).set_removed()
 
     @property
     def incarnation(self) -> int:
@@ -119,6 +133,10 @@ class Keeper(abc.ABC):
                 self.writer.fail(error, "a state taken over could not be stored")
             self.writer.append(records)
 
+    def may_follow(self, records: Sequence[Record]) -> bool:
+        """Say whether a turn with these records may be written when its frames have left."""
+        return self.family.may_follow.issuperset(map(type, records))
+
     def needs_sync(self, now: int) -> bool:
         """Say whether the driver, whose clock shows *now*, should call `sync`."""
         return self.writer.needs_sync(now)
@@ -131,11 +149,26 @@ class Keeper(abc.ABC):
         """End this life's journal in good order; no housekeeping may be going on."""
         self.writer.close()
 
-    @abc.abstractmethod
     def _adopted_by(self, records: Sequence[Record]) -> Callable[[], None] | None:
         """Give what stores the state that a turn takes over, if it takes over one."""
+        adoption = self.family.adoption(self.writer, records)
+        return None if adoption is None else partial(self._store_adopted, adoption)
+
+    def _store_adopted(self, adoption: Adoption) -> None:
+        self._store_state(self._take_checkpoint(), adoption.after, adopts=adoption.adopts)
 
     # ---- housekeeping
+
+    def dump(self, position: int, chunks: Iterator[bytes]) -> None:
+        """Keep the state at *position*, which this turn settles, to be dumped for the pipeline.
+
+        Hosts call this inside a turn, at the same positions on all replicas. A dump that comes
+        before the one before it was written takes its place.
+        """
+        if self._dump is not None:
+            self.dumps_skipped += 1
+            let_go(self._dump[1])
+        self._dump = (position, chunks)
 
     def housekeeping(self) -> Callable[[], None] | None:
         """Give what is to be done besides turns, if anything is due; between turns only.
@@ -143,6 +176,9 @@ class Keeper(abc.ABC):
         The work may be done in a thread of its own while turns go on; until it is done nothing
         more is given. It raises `StorageFailed` only if turns could not be synced either.
         """
+        # After most turns nothing is due, and that is to be seen at once.
+        if self._dump is None and not self._is_enough_written():
+            return None
         if self._is_busy or self.writer.failure is not None:
             return None
         jobs = self._jobs()
@@ -158,9 +194,26 @@ class Keeper(abc.ABC):
 
         return work
 
-    @abc.abstractmethod
     def _jobs(self) -> list[Job]:
         """Give what is due, in order."""
+        writer, dump = self.writer, self._take_dump()
+        is_due = (
+            self._is_enough_written()
+            and self.checkpoint is not None
+            and writer.memory.may_be_stored(self._snapshot_position)
+        )
+        jobs: list[Job] = []
+        if dump is None and not is_due:
+            return jobs
+        end = writer.end
+        if dump is not None:
+            jobs.append(("a state could not be dumped", partial(self._write_dump, dump, end)))
+        if is_due:
+            take = partial(self._store_state, self._take_checkpoint(), end)
+            jobs.append(("no snapshot could be taken", take))
+            # Also where that failed: retention may make the room that was missing.
+            jobs.append(("the journal could not be made shorter", self._retain))
+        return jobs
 
     def _is_enough_written(self) -> bool:
         """Say whether so much was written since the last snapshot that another one is due."""
@@ -179,94 +232,19 @@ class Keeper(abc.ABC):
 
     def _sync_before(self) -> None:
         """Make what a snapshot rests on survive the loss of the machine, if turns do."""
-        if self.settings.journal.sync is Sync.TURN:
+        if self.settings.journal.sync is Sync.TURN or self.family.syncs_before_snapshots:
             # What settled the positions may not be synced yet.
             self.writer.sync()
 
     def _retain(self) -> None:
         with self._adopting:
-            retain(self.disk, self.group, self.replica, self.settings.retention)
+            settings = self.settings
+            key = settings.journal.seal_key
+            retain(self.disk, self.group, self.replica, settings.retention, seal_key=key)
 
     def _snapshot_begins(self) -> None:
         """Learn that a snapshot is being stored: whatever comes of it, the next one waits."""
         self._snapshot_at = self.writer.bytes_written
-
-
-class JournalKeeper(Keeper):
-    """Keeps the journal of a replica whose engine orders entries.
-
-    Making one recovers what earlier lives left and begins the next. Raises `StorageFailed` if the
-    journal cannot be begun, `VersionUnknown` if a later release wrote it, and `WrongJournal` if it
-    is a cohort's: the replica must not start.
-    """
-
-    def __init__(  # noqa: PLR0913 -- all by name
-        self,
-        disk: Disk,
-        group: str,
-        replica: str,
-        settings: KeeperSettings | None = None,
-        *,
-        incarnation_min: int = 1,
-        at: int = 0,
-    ) -> None:
-        settings = settings or KeeperSettings()
-        if settings.journal.sync is Sync.PRIMARY:
-            raise ValueError("only viewstamped replication has a primary whose turns are synced")
-        self.recovery = recover(disk, group, replica, incarnation_min=incarnation_min)
-        super().__init__(
-            disk,
-            begin_life(disk, self.recovery, settings.journal, at=at),
-            settings,
-            snapshot=self.recovery.snapshot,
-            bytes_above=sum(len(each) for run in self.recovery.runs for each in run.payloads),
-        )
-        self.checkpoint: Callable[[], Checkpoint] | None = None
-        """Where the replica's authoritative state is to be had; without it, no snapshots."""
-        self.dumps_skipped = 0
-        """How many state dumps were left out because they came faster than they were written."""
-        self._dump_store = SnapshotStore(disk, group, replica, name=DUMPS)
-        snapshot = self.recovery.snapshot
-        self._snapshot_position = 0 if snapshot is None else snapshot.position
-        self._dump: tuple[int, Iterator[bytes]] | None = None
-
-    def past(self) -> Past:
-        """Give what the engine is to know of earlier lives."""
-        return self.recovery.past()
-
-    def dump(self, position: int, chunks: Iterator[bytes]) -> None:
-        """Keep the state at *position*, which this turn settles, to be dumped for the pipeline.
-
-        Hosts call this inside a turn, at the same positions on all replicas. A dump that comes
-        before the one before it was written takes its place.
-        """
-        if self._dump is not None:
-            self.dumps_skipped += 1
-            let_go(self._dump[1])
-        self._dump = (position, chunks)
-
-    def _adopted_by(self, records: Sequence[Record]) -> Callable[[], None] | None:
-        for record in records:
-            if isinstance(record, HistoryAdopted) and record.restored:
-                return partial(self._store_adopted, record.restored)
-        return None
-
-    def _store_adopted(self, restored: int) -> None:
-        self._store_state(self._take_checkpoint(), self.writer.end, adopts=restored)
-
-    def _jobs(self) -> list[Job]:
-        jobs: list[Job] = []
-        end = self.writer.end
-        dump = self._take_dump()
-        if dump is not None:
-            jobs.append(("a state could not be dumped", partial(self._write_dump, dump, end)))
-        is_due = self._is_enough_written() and self.checkpoint is not None
-        if is_due and self.writer.memory.settled != self._snapshot_position:
-            take = partial(self._store_state, self._take_checkpoint(), end)
-            jobs.append(("no snapshot could be taken", take))
-            # Also where that failed: retention may make the room that was missing.
-            jobs.append(("the journal could not be made shorter", self._retain))
-        return jobs
 
     def _write_dump(self, dump: Checkpoint, end: Mark) -> None:
         _write(self._dump_store, dump, end)
@@ -277,11 +255,11 @@ class JournalKeeper(Keeper):
             return None
         (position, chunks), self._dump = self._dump, None
         # Recovery does not look at dumps, so they need not say which entry of whom came last.
-        return Checkpoint(position, self.writer.memory.version, (), chunks)
+        return Checkpoint(position, self.writer.facts().version, chunks)
 
     def _take_checkpoint(self) -> Checkpoint:
         assert self.checkpoint is not None, "a keeper is told where the state is to be had"
-        return self.checkpoint()
+        return self.family.stored(self.checkpoint())
 
     def _store_state(self, checkpoint: Checkpoint, after: Mark, *, adopts: int = 0) -> None:
         """Store a state as a snapshot; *after* is where the journal stood when it was taken."""
@@ -300,6 +278,7 @@ def _write(store: SnapshotStore, checkpoint: Checkpoint, after: Mark, *, adopts:
             after=after,
             origins=checkpoint.origins,
             adopts=adopts,
+            history=checkpoint.history,
         )
         return draft.write(checkpoint.chunks)
     finally:

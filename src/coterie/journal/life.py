@@ -1,4 +1,4 @@
-"""Beginning a life, and ending the state of a zombie by hand.
+"""Beginning a life.
 
 In this order: what the earlier lives left is synced, because the new life rests on it; the
 incarnation is claimed on stable storage; the first segment is written and synced. A crash between
@@ -7,86 +7,51 @@ any two of these leaves at most a number that is never used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from coterie.journal.disk import DRAFT
-from coterie.journal.format import SPARE_NAME, Sync, folder_of, life_folder
-from coterie.journal.recovery import recover
+from coterie.journal.format import SPARE_NAME, JournalError, folder_of, life_folder
 from coterie.journal.segments import list_lives
 from coterie.journal.snapshots import DUMPS, SNAPSHOTS
 from coterie.journal.stable import Stable
 from coterie.journal.writer import JournalSettings, JournalWriter, LifeStart, StorageFailed
-from coterie.kernel.engine import Version
-from coterie.kernel.records import EntriesAccepted, HistoryAdopted, Recovered, Settled
-from coterie.kernel.views import NO_VIEW, Member
 
 if TYPE_CHECKING:
     from coterie.journal.disk import Disk
-    from coterie.journal.facts import Facts
-    from coterie.journal.format import Mark
-    from coterie.journal.recovery import Recovery
-    from coterie.kernel.cohorts import CohortViews
-    from coterie.kernel.records import Record
-
-_TURN_BYTES = 64 << 20
+    from coterie.journal.family import LifeFound
 
 
-class Found(Protocol):
-    """What a life begins with, whatever the engine."""
-
-    @property
-    def group(self) -> str: ...
-    @property
-    def replica(self) -> str: ...
-    @property
-    def incarnation(self) -> int: ...
-    @property
-    def end(self) -> Mark: ...
-    @property
-    def unsynced(self) -> tuple[str, ...]: ...
-    @property
-    def useless(self) -> tuple[str, ...]: ...
+NUMBER_MAX = 1 << 62
+"""No life, view, position or record has a higher number, and none is below 0."""
 
 
 def begin_life(
-    disk: Disk, recovery: Recovery, settings: JournalSettings | None = None, *, at: int = 0
+    disk: Disk, found: LifeFound, settings: JournalSettings | None = None, *, at: int = 0
 ) -> JournalWriter:
-    """Begin the journal of the life that follows what *recovery* found.
+    """Begin the journal of the life that follows what a recovery *found*.
 
     *at* is the time for records that are written at once, if any are. Raises `StorageFailed` if
     the journal cannot be begun: the replica must not start.
     """
-    writer = open_life(
-        disk,
-        recovery,
-        settings or JournalSettings(),
-        facts=_fresh_facts(recovery) if recovery.is_broken else recovery.facts,
-        has_been_primary=recovery.accepted != NO_VIEW,
-    )
-    if recovery.is_broken and recovery.runs:
-        _write_anew(writer, recovery, at)
-    return writer
-
-
-def open_life(  # noqa: PLR0913 -- all by name
-    disk: Disk,
-    found: Found,
-    settings: JournalSettings,
-    *,
-    facts: Facts,
-    has_been_primary: bool = False,
-    views: CohortViews | None = None,
-) -> JournalWriter:
-    """Claim the next incarnation and begin its first segment, with these facts."""
-    group, replica = found.group, found.replica
+    settings = settings or JournalSettings()
+    family, group, replica = found.family, found.group, found.replica
+    if settings.sync not in family.syncs:
+        known = ", ".join(repr(sync.value) for sync in sorted(family.syncs))
+        raise ValueError(
+            f"sync = {settings.sync.value!r} means nothing to group {group}: take one of {known}"
+        )
+    _check_numbers(found)
     try:
         _keep_for_good(disk, found)
         _clear_away(disk, found)
         stable = Stable(disk, group, replica)
-        has_been_primary = bool(stable.damage) or has_been_primary
-        stable.claim(found.incarnation, has_been_primary=has_been_primary, views=views)
+        stable.claim(
+            found.incarnation,
+            has_been_primary=bool(stable.damage) or found.has_been_primary,
+            promises=found.promises,
+        )
     except OSError as error:
         raise StorageFailed(
             f"replica {replica} of group {group} cannot start: its stable values cannot be "
@@ -97,57 +62,36 @@ def open_life(  # noqa: PLR0913 -- all by name
         replica=replica,
         incarnation=found.incarnation,
         follows=found.end,
-        facts=facts,
+        facts=family.first_facts(found),
     )
-    return JournalWriter(disk, start, stable, settings)
+    writer = JournalWriter(disk, start, stable, settings, family)
+    family.begun(writer, found, at=at)
+    return writer
 
 
-def _fresh_facts(recovery: Recovery) -> Facts:
-    """Give the facts of a life that rests on the snapshot only."""
-    base = None if recovery.snapshot is None else recovery.snapshot.head
-    position = 0 if base is None else base.position
-    return msgspec.structs.replace(
-        recovery.facts,
-        version=Version(recovery.version.view, position),
-        settled=position,
-        restored=0,
-        restored_at=(0, 0),
-        rebased=(recovery.incarnation, 0),
-        base=(0, 0, 0) if base is None else (base.incarnation, base.sequence, base.position),
-        is_fresh=True,
-    )
+def _check_numbers(found: LifeFound) -> None:
+    """Refuse to go on from numbers that nobody can have counted up to, before anything is written.
+
+    A life that went on from one would meet the end of the numbers in the middle of a turn.
+    """
+    counted = (found.incarnation, found.end, found.facts, found.promises, found.counted)
+    known = msgspec.to_builtins(counted)
+    waiting: list[object] = [known]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            waiting += value
+        elif isinstance(value, int) and not 0 <= value <= NUMBER_MAX:
+            raise JournalError(
+                f"replica {found.replica} of group {found.group} cannot start: its journal leads "
+                f"to the number {value}, which cannot be. Start it with its own disk as it was, "
+                "or with an empty one"
+            )
 
 
-def _write_anew(writer: JournalWriter, recovery: Recovery, at: int) -> None:
-    """Write down the entries above the snapshot, as a history adopted from ourselves."""
-    group, me = recovery.group, Member(recovery.replica, recovery.incarnation)
-    kept = recovery.runs[0].position - 1
-    turn: list[Record] = [
-        HistoryAdopted(
-            group=group,
-            member=me,
-            at=at,
-            view=recovery.version.view,
-            source=me,
-            version=recovery.version,
-            kept=kept,
-            restored=0,
-        )
-    ]
-    size = 0
-    for run in recovery.runs:
-        turn.append(EntriesAccepted(group=group, member=me, at=at, run=run))
-        size += sum(map(len, run.payloads))
-        if size > _TURN_BYTES:
-            writer.append(turn)
-            turn, size = [], 0
-    if recovery.settled > kept:
-        turn.append(Settled(group=group, member=me, at=at, position=recovery.settled))
-    writer.append(turn)
-    writer.sync()
-
-
-def _keep_for_good(disk: Disk, found: Found) -> None:
+def _keep_for_good(disk: Disk, found: LifeFound) -> None:
     """Sync what the new life rests on."""
     for path in found.unsynced:
         disk.sync(path)
@@ -155,7 +99,7 @@ def _keep_for_good(disk: Disk, found: Found) -> None:
         disk.sync_folder(folder)
 
 
-def _clear_away(disk: Disk, found: Found) -> None:
+def _clear_away(disk: Disk, found: LifeFound) -> None:
     """Remove what earlier lives left unused; they are only in the way."""
     folder = folder_of(found.group, found.replica)
     useless = list(found.useless)
@@ -169,32 +113,3 @@ def _clear_away(disk: Disk, found: Found) -> None:
         disk.remove(path)
     for place in sorted({path.rpartition("/")[0] for path in useless}):
         disk.sync_folder(place)
-
-
-def mark_recovered(disk: Disk, group: str, replica: str, *, at: int) -> Recovery:
-    """Let the history of a zombie count again, on the word of an operator who accepts loss.
-
-    For a replica that is not running. Writes, as a life of its own, the `Recovered` record that
-    names the history; gives what the replica's next start will find. *at* is the time for the
-    record. Raises `ValueError` if the replica is no zombie, since then there is nothing to accept.
-    """
-    recovery = recover(disk, group, replica)
-    if not recovery.is_zombie:
-        raise ValueError(
-            f"replica {replica} of group {group} has lost nothing ({recovery.reason}): "
-            "just start it"
-        )
-    writer = begin_life(disk, recovery, JournalSettings(sync=Sync.TURN), at=at)
-    writer.append(
-        [
-            Recovered(
-                group=group,
-                member=Member(replica, recovery.incarnation),
-                at=at,
-                version=recovery.version,
-            )
-        ]
-    )
-    writer.sync()
-    writer.close()
-    return recover(disk, group, replica)

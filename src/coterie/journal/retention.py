@@ -20,6 +20,7 @@ from coterie.journal.snapshots import SnapshotStore
 if TYPE_CHECKING:
     from coterie.journal.disk import Disk
     from coterie.journal.format import SegmentHead
+    from coterie.journal.keyed import SealKey
     from coterie.journal.segments import SegmentFile
     from coterie.journal.snapshots import Snapshot
 
@@ -42,7 +43,14 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("at least one snapshot must be kept")
 
 
-def retain(disk: Disk, group: str, replica: str, retention: Retention | None = None) -> list[str]:
+def retain(
+    disk: Disk,
+    group: str,
+    replica: str,
+    retention: Retention | None = None,
+    *,
+    seal_key: SealKey | None = None,
+) -> list[str]:
     """Remove what need not be kept; give the paths removed.
 
     For the running replica's driver, or while the replica is stopped; not between the storing of
@@ -54,12 +62,14 @@ def retain(disk: Disk, group: str, replica: str, retention: Retention | None = N
     removed = [f"{store.folder}/{name}" for name in store.keep(retention.snapshots)]
     lives = list_lives(disk, group, replica)
     segments = [file for life in lives for file in life.segments]
+    excess = sum(disk.size(file.path) for file in segments) - retention.journal_bytes_max
+    if excess <= 0:
+        return removed
     spared = {life.segments[0].path for life in lives[-retention.lives :] if life.segments}
     if retention.lives == 0:
         spared = set()
     snapshots, _ = store.all()
     needed_from = _needed_from(disk, segments, snapshots)
-    excess = sum(disk.size(file.path) for file in segments) - retention.journal_bytes_max
     gone: list[int] = []
     for index in range(needed_from):
         if excess <= 0:
@@ -74,7 +84,7 @@ def retain(disk: Disk, group: str, replica: str, retention: Retention | None = N
             notes[file.incarnation] = with_range(
                 notes.get(file.incarnation, ()), file.first, _last(segments, index)
             )
-        note_removed(disk, group, replica, notes)
+        note_removed(disk, group, replica, notes, seal_key)
         for index in gone:
             disk.remove(segments[index].path)
             removed.append(segments[index].path)
@@ -102,7 +112,7 @@ def _start(heads: list[SegmentHead | None], snapshot: Snapshot) -> int:
         if head.facts.is_fresh:
             return index
         if snapshot.head.history:
-            # Of a cohort: the record after which it was taken must be there.
+            # The record after which it was taken must be there.
             if (head.incarnation, head.first) <= (taken[0], max(snapshot.head.sequence, 1)):
                 return index
         elif snapshot.head.adopts:

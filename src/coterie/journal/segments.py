@@ -15,8 +15,6 @@ import msgspec
 from coterie.journal.format import (
     BLOCK_HEAD_BYTES,
     BLOCK_MARK,
-    FIELD_COUNT,
-    KIND_COUNT,
     LIFE_NAME,
     SEGMENT_NAME,
     Chain,
@@ -32,6 +30,7 @@ from coterie.journal.format import (
     read_segment_head,
     segment_path,
 )
+from coterie.kernel.records import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +134,12 @@ class SegmentReader:
         except VersionUnknown as error:
             return self._finding(Kind.UNREADABLE, str(error), offset=0)
         head = sealed.head
-        place = segment_path(folder_of(head.group, head.replica), head.incarnation, head.first)
+        has_names = bool(head.group and head.replica)  # without them it has no place at all
+        place = (
+            segment_path(folder_of(head.group, head.replica), head.incarnation, head.first)
+            if has_names
+            else ""
+        )
         if place != self.file.path:
             return self._finding(
                 Kind.MISPLACED,
@@ -174,7 +178,8 @@ class SegmentReader:
         """
         sealed = self.sealed
         assert sealed is not None, "open comes first"
-        is_newer = sealed.head.kinds > KIND_COUNT or sealed.head.fields > FIELD_COUNT
+        kinds, fields = schema()
+        is_newer = sealed.head.kinds > kinds or sealed.head.fields > fields
         incarnation, path = self.file.incarnation, self.file.path
         self.is_stuck = False
         self._buffer = b""

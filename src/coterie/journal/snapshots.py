@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 import struct
+from itertools import islice
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -36,13 +37,15 @@ from coterie.journal.format import (
     folder_of,
     read_fixed,
 )
+from coterie.kernel.decoding import Decoder
 from coterie.kernel.engine import Version
 from coterie.kernel.views import Member, Viewstamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from coterie.journal.disk import Disk, DiskFile
+    from coterie.journal.facts import Facts
 
 SNAPSHOTS = "snapshots"
 DUMPS = "dumps"
@@ -64,16 +67,16 @@ class SnapshotHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     position: int
     """The state is that after the entry at this position, which was settled."""
     version: Version
-    """Of the replica's history at the time."""
+    """How advanced the replica's history was at the time."""
     origins: tuple[tuple[Member, int], ...] = ()
     """For every origin, the number of its last entry up to `position`."""
     adopts: int = 0
     """The `restored` of the `HistoryAdopted` record it belongs to; 0 if it is our own state."""
     history: tuple[Viewstamp, ...] = ()
-    """Of a cohort: what the state reflects, for each view."""
+    """Where entries are numbered by views: how many of each view the state reflects."""
 
 
-_decoder = msgspec.msgpack.Decoder(SnapshotHead)
+_decoder = Decoder(SnapshotHead)
 
 
 class Snapshot:
@@ -84,6 +87,7 @@ class Snapshot:
         self.head = head
         self._disk = disk
         self._chunks_at = chunks_at
+        self._read: tuple[bytes, ...] | None = None
 
     def __repr__(self) -> str:
         return f"Snapshot({self.path!r})"
@@ -119,11 +123,15 @@ class Snapshot:
             yield chunk
             offset += _CHUNK_HEAD.size + length
 
+    def take_chunks(self) -> tuple[bytes, ...]:
+        """Give the whole state: what `check` has read is not read again, nor kept any longer."""
+        read, self._read = self._read, None
+        return tuple(self.chunks()) if read is None else read
+
     def check(self) -> Finding | None:
         """Read all of it; give what is wrong, if anything is."""
         try:
-            for _ in self.chunks():
-                pass
+            self._read = tuple(self.chunks())
         except JournalDamaged as error:
             return error.finding
         return None
@@ -262,22 +270,95 @@ class SnapshotStore:
         was. Drafts that were never finished go, too, so this is not to be called while a snapshot
         is being written. Gives the names removed.
         """
-        own = [snapshot for snapshot in self.all()[0] if not snapshot.head.adopts]
         gone = [name for name in self._disk.names(self.folder) if name.endswith(DRAFT)]
-        if len(own) > count:
-            oldest = own[count - 1].path.rpartition("/")[2]
-            names = self.names()
-            gone += names[names.index(oldest) + 1 :]
+        names = self.names()
+        if len(names) > count:
+            # Heads are read up to the first that may go, and not where nothing has to.
+            own = (place for place, name in enumerate(names) if self._is_own(name))
+            newest = list(islice(own, count + 1))
+            if len(newest) > count:
+                gone += names[newest[count - 1] + 1 :]
         for name in gone:
             self._disk.remove(f"{self.folder}/{name}")
         return gone
+
+    def _is_own(self, name: str) -> bool:
+        """Say whether a snapshot can be read, and is of our own state."""
+        try:
+            return not self._open(f"{self.folder}/{name}").head.adopts
+        except (ValueError, VersionUnknown):
+            return False
 
     def _open(self, path: str) -> Snapshot:
         body, size, _ = read_fixed(self._disk, path, _MAGIC, "snapshot")
         try:
             head = _decoder.decode(body)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except msgspec.DecodeError as error:
             raise ValueError(f"the head of the snapshot cannot be understood: {error}") from None
         if (head.group, head.replica) != (self._group, self._replica):
             raise ValueError(f"it belongs to replica {head.replica} of group {head.group}")
         return Snapshot(self._disk, path, head, size)
+
+
+class Snapshots:
+    """The snapshots of a replica, checked when they are needed."""
+
+    def __init__(self, disk: Disk, group: str, replica: str, findings: list[Finding]) -> None:
+        self.all, damaged = SnapshotStore(disk, group, replica).all()
+        """The snapshots whose heads can be read, newest first."""
+        self._findings = findings
+        self._findings.extend(damaged)
+        self._is_good: dict[str, bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.all)
+
+    @property
+    def incarnation(self) -> int:
+        """The highest life that took one."""
+        return max((snapshot.head.incarnation for snapshot in self.all), default=0)
+
+    def never_adopted(self, end: tuple[int, int]) -> list[str]:
+        """Give the states stored for an adoption that was never recorded, as the journal ends."""
+        return [
+            snapshot.path
+            for snapshot in self.all
+            if snapshot.head.adopts and mark_of(snapshot) >= end
+        ]
+
+    def good(self) -> Iterator[Snapshot]:
+        """Give those that are whole, newest first."""
+        return (snapshot for snapshot in self.all if self._check(snapshot))
+
+    def own(self, facts: Facts) -> Snapshot | None:
+        """Give the newest good snapshot of the replica's own state that is of use at *facts*."""
+        return self._newest(
+            lambda head: (
+                (head.adopts == 0 and (head.incarnation, head.sequence) >= facts.rebased)
+                or (head.incarnation, head.sequence, head.position) == facts.base
+            )
+        )
+
+    def adopted(self, restored: int, *, before: tuple[int, int]) -> Snapshot | None:
+        """Give the newest good snapshot that belongs to an adoption recorded at *before*."""
+        return self._newest(
+            lambda head: head.adopts == restored and (head.incarnation, head.sequence) < before
+        )
+
+    def _newest(self, is_wanted: Callable[[SnapshotHead], bool]) -> Snapshot | None:
+        wanted = (snapshot for snapshot in self.all if is_wanted(snapshot.head))
+        return next((snapshot for snapshot in wanted if self._check(snapshot)), None)
+
+    def _check(self, snapshot: Snapshot) -> bool:
+        is_good = self._is_good.get(snapshot.path)
+        if is_good is None:
+            finding = snapshot.check()
+            is_good = self._is_good[snapshot.path] = finding is None
+            if finding is not None:
+                self._findings.append(finding)
+        return is_good
+
+
+def mark_of(snapshot: Snapshot) -> tuple[int, int]:
+    """Give the life and the record after which a snapshot was taken."""
+    return (snapshot.head.incarnation, snapshot.head.sequence)

@@ -8,8 +8,9 @@ journal's own mode of syncing:
   primary view is accepted and not earlier, so founders that crash before that are no zombies;
 - the bootstrap mark: whether the replica may found its group. A replica that starts with an empty
   disk and no mark is a zombie, because its disk may have held something;
-- of a cohort, the configuration of its group, stored when it is created, and the views that it
-  promised and was active in (**vsr** section 4).
+- for a family whose replicas are bound to it, the configuration of the group, stored when the
+  replica is created;
+- what its engine must never forget, whatever becomes of its journal: its *promises*.
 
 The boot id under which a life was written is not here but in the heads of its segments: the
 question it answers is about the segments, and a new life that crashed before it wrote anything
@@ -24,7 +25,7 @@ import msgspec
 
 from coterie.journal.disk import DRAFT, replace_file
 from coterie.journal.format import encode_fixed, folder_of, read_fixed
-from coterie.kernel.cohorts import CohortViews
+from coterie.kernel.decoding import Decoder
 from coterie.kernel.views import Configuration
 
 if TYPE_CHECKING:
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
 _MAGIC = b"COTSTBL\n"
 _NAME = "stable"
 _encoder = msgspec.msgpack.Encoder()
+_NO_PROMISES = msgspec.Raw(_encoder.encode([[0, "", 0]] * 3))
+"""What stands there where nothing was promised: no view, three times."""
+_FIELDS_ALWAYS = 7
 
 
 class StableValues(msgspec.Struct, frozen=True, array_like=True):
-    """What the file holds."""
+    """What the file of stable values holds."""
 
     group: str
     replica: str
@@ -45,11 +49,16 @@ class StableValues(msgspec.Struct, frozen=True, array_like=True):
     has_been_primary: bool = False
     is_founder: bool = False
     configuration: Configuration | None = None
-    """Of a cohort: who its group consists of. None for the engines that order entries."""
-    views: CohortViews = CohortViews()
+    """Who its group consists of, where the replica is bound to that."""
+    promises: msgspec.Raw = _NO_PROMISES
+    """What its engine must never forget, as the family encodes it."""
+    family: str = ""
+    """The engine family; empty for the first two, which are told by the configuration."""
+    is_removed: bool = False
+    """Whether the replica was removed from its group, for good."""
 
 
-_decoder = msgspec.msgpack.Decoder(StableValues)
+_decoder = Decoder(StableValues)
 
 
 class Stable:
@@ -68,15 +77,25 @@ class Stable:
 
     @property
     def has_been_primary(self) -> bool:
-        """The recovery bit."""
+        """The recovery bit: whether the replica has ever been in a primary view."""
         return self.values.has_been_primary
 
+    @property
+    def promises(self) -> msgspec.Raw | None:
+        """What the engine must never forget, as its family encodes it; None before its first."""
+        promises = self.values.promises
+        return None if bytes(promises) == bytes(_NO_PROMISES) else promises
+
     def claim(
-        self, incarnation: int, *, has_been_primary: bool = False, views: CohortViews | None = None
+        self,
+        incarnation: int,
+        *,
+        has_been_primary: bool = False,
+        promises: msgspec.Struct | None = None,
     ) -> None:
         """Begin a life: from now on no other one gets this number.
 
-        *views* are those of a cohort as its journal tells them, which may be later than these.
+        *promises* are those that the journal tells, which may be later than these.
         """
         assert incarnation > self.values.incarnation, "lives are counted upwards"
         self._replace(
@@ -84,7 +103,7 @@ class Stable:
                 self.values,
                 incarnation=incarnation,
                 has_been_primary=self.values.has_been_primary or has_been_primary,
-                views=views or self.values.views,
+                promises=self.values.promises if promises is None else _raw(promises),
             )
         )
 
@@ -92,15 +111,21 @@ class Stable:
         """Set the recovery bit."""
         self._replace(msgspec.structs.replace(self.values, has_been_primary=True))
 
-    def set_founder(self, configuration: Configuration | None = None) -> None:
-        """Set the bootstrap mark; for a cohort, with the configuration of its group."""
+    def set_founder(self, configuration: Configuration | None = None, family: str = "") -> None:
+        """Set the bootstrap mark, with what the replica is bound to."""
         self._replace(
-            msgspec.structs.replace(self.values, is_founder=True, configuration=configuration)
+            msgspec.structs.replace(
+                self.values, is_founder=True, configuration=configuration, family=family
+            )
         )
 
-    def set_views(self, views: CohortViews) -> None:
-        """Keep what a cohort promised, and where it was active."""
-        self._replace(msgspec.structs.replace(self.values, views=views))
+    def set_removed(self) -> None:
+        """Mark the disk of a replica that was removed from its group: it has no later life."""
+        self._replace(msgspec.structs.replace(self.values, is_removed=True))
+
+    def set_promises(self, promises: msgspec.Struct) -> None:
+        """Keep what the engine must never forget."""
+        self._replace(msgspec.structs.replace(self.values, promises=_raw(promises)))
 
     def _read(self) -> None:
         if _NAME not in self._disk.names(self._folder):
@@ -118,20 +143,35 @@ class Stable:
         self.values = values
 
     def _replace(self, values: StableValues) -> None:
-        data = encode_fixed(_MAGIC, _encoder.encode(values))
+        fields = msgspec.structs.astuple(values)
+        # A field that came later is written where it says something: the rest stays as it was.
+        kept = fields if values.is_removed else fields[:-1]
+        if not values.family and not values.is_removed:
+            kept = fields[:_FIELDS_ALWAYS]
+        data = encode_fixed(_MAGIC, _encoder.encode(kept))
         replace_file(self._disk, self._folder, _NAME, data)
         self.values = values
         self.exists = True
         self.damage = ""
 
 
+def _raw(promises: msgspec.Struct) -> msgspec.Raw:
+    return msgspec.Raw(_encoder.encode(promises))
+
+
 def found_group(
-    disk: Disk, group: str, replica: str, configuration: Configuration | None = None
+    disk: Disk,
+    group: str,
+    replica: str,
+    configuration: Configuration | None = None,
+    *,
+    family: str = "",
 ) -> None:
     """Set the bootstrap mark: this replica is one of those with which the group begins.
 
-    A cohort is created with the *configuration* of its group. Raises `ValueError` if the disk
-    holds anything of this replica already: a mark set later would let it forget what it promised.
+    A replica that is bound to the *configuration* of its group, as a cohort is, is created with it.
+    Raises `ValueError` if the disk holds anything of this replica already: a mark set later would
+    let it forget what it promised.
     """
     stable = Stable(disk, group, replica)
     names = [name for name in disk.names(folder_of(group, replica)) if not name.endswith(DRAFT)]
@@ -141,4 +181,4 @@ def found_group(
             "found a group"
         )
     if not stable.values.is_founder:
-        stable.set_founder(configuration)
+        stable.set_founder(configuration, family)

@@ -8,14 +8,15 @@ may run at the same time.
 
 A turn is one block, and counts as a whole or not at all. Segments are cut between turns.
 
-The first time a turn holds a `PrimaryAccepted`, the recovery bit is set on stable storage before
-the turn is written: a replica that has been counted in a primary view and later finds nothing on
-its disk must know that it has lost something (**objects** appendix A).
+The engine's family says which records count and how (`coterie.journal.family`). The first time a
+turn holds a record that sets the recovery bit, that is done on stable storage before the turn is
+written: a replica that has been counted in a primary view and later finds nothing on its disk must
+know that it has lost something (**objects** appendix A).
 
-A turn that changes the views of a cohort (what it promised, where it is active) is synced, and
-then its stable values are replaced, before `append` returns, whatever the mode of syncing: these
-turns are few, and a cohort that forgot them could help two primaries. In this order the stable
-values are never ahead of the journal: where they are, the journal has lost something.
+A turn that changes what the replica *promised* is synced, and then its stable values are replaced,
+before `append` returns, whatever the mode of syncing: these turns are few, and a cohort, for one,
+that forgot them could help two primaries. In this order the stable values are never ahead of the
+journal: where they are, the journal has lost something.
 
 When anything fails, nothing of that turn counts as written and the writer is of no more use: the
 error is a `StorageFailed`, and a replica that gets one must stop serving at once. It must not try
@@ -27,15 +28,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-from typing import TYPE_CHECKING, ClassVar, Never
+from typing import TYPE_CHECKING, Never
 
 import msgspec
 
-from coterie.journal.facts import Facts, Memory
+from coterie.journal.facts import Facts
 from coterie.journal.format import (
     BLOCK_BYTES_MAX,
-    FIELD_COUNT,
-    KIND_COUNT,
+    BLOCK_HEAD_BYTES,
     SPARE_NAME,
     Chain,
     JournalError,
@@ -47,31 +47,24 @@ from coterie.journal.format import (
     folder_of,
     life_folder,
     seal_block,
+    seal_segment_head,
     segment_path,
 )
+from coterie.journal.keyed import SEAL_BYTES, SealKey, sealed
 from coterie.kernel.clock import Duration, milliseconds
-from coterie.kernel.records import (
-    EventsKnown,
-    Forced,
-    PrimaryAccepted,
-    Replied,
-    Settled,
-    StateAt,
-    StateDigest,
-)
+from coterie.kernel.records import schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coterie.journal.disk import Disk, DiskFile
+    from coterie.journal.family import JournalFamily
+    from coterie.journal.keyed import TurnSeals
     from coterie.journal.stable import Stable
     from coterie.kernel.records import Record
 
 _BUFFER_KEPT_MAX = 4 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-PROMISE_NOTHING = frozenset({Settled, Replied, StateDigest, Forced, StateAt})
-"""Records of what follows from others' promises. An answer rests on entries that a majority has on
-disk; that this replica knew it, and answered, need not survive the loss of its machine."""
 
 
 class StorageFailed(JournalError):
@@ -100,6 +93,8 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Segments are about this long; a single turn that is longer has one to itself."""
     preallocate: bool = False
     """Whether `prepare` makes the next segment in advance, filled with zeros."""
+    seal_key: SealKey | None = None
+    """With a key, heads and turns end with a keyed digest (`coterie.journal.keyed`)."""
 
 
 class LifeStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,8 +110,8 @@ class LifeStart(msgspec.Struct, frozen=True, kw_only=True):
 class JournalWriter:
     """Writes the journal of one life. `begin_life` makes it from what `recover` found."""
 
-    schema: ClassVar = (KIND_COUNT, FIELD_COUNT)
-    """How many kinds of record this release knows, and how many fields they have together."""
+    schema = staticmethod(schema)
+    """How many kinds of record are known here, and how many fields they have together."""
 
     def __init__(
         self,
@@ -124,15 +119,15 @@ class JournalWriter:
         start: LifeStart,
         stable: Stable,
         settings: JournalSettings,
+        family: JournalFamily,
     ) -> None:
         self.disk = disk
         self.group = start.group
         self.replica = start.replica
         self.incarnation = start.incarnation
         self.settings = settings
-        self.memory = Memory(start.facts)
+        self.memory = family.memory(start.facts, stable.promises)
         """What the replica remembers by the records written so far."""
-        self.memory.views = stable.values.views
         self.failure: StorageFailed | None = None
         """Why nothing more can be written, if so."""
         folder = folder_of(start.group, start.replica)
@@ -140,9 +135,13 @@ class JournalWriter:
         self._life_folder = life_folder(folder, start.incarnation)
         self._stable = stable
         self._boot_id = disk.boot_id
-        # A cohort's journal is synced now and then whatever the mode, and then as a whole.
-        is_cohort = stable.values.configuration is not None
-        self._syncs_segments = settings.sync is not Sync.NONE or is_cohort
+        self._family = family
+        self._promises = self.memory.promises
+        """The promises that are on stable storage."""
+        # What is synced now and then whatever the mode must then be there as a whole.
+        self._syncs_segments = settings.sync is not Sync.NONE or family.syncs_before_snapshots
+        self._may_be_due = settings.sync not in {Sync.NONE, Sync.INTERVAL}
+        """Whether there are turns that must be synced before anything of them leaves."""
         self.bytes_written = 0
         """How many bytes the turns of this life take so far."""
         self._sequence = 0
@@ -155,6 +154,7 @@ class JournalWriter:
         self._spare: DiskFile | None = None
         self._file: DiskFile
         self._chain: Chain
+        self._seals: TurnSeals | None = None
         self._has_blocks = False
         self._begin_segment(start.follows, start.facts)
         # The life must be known to the next one even if nothing else survives.
@@ -183,30 +183,29 @@ class JournalWriter:
 
     # ---- turns
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[Record]) -> None:  # noqa: C901 -- one write, step by step
         """Write the records of one turn, all or none."""
         if self.failure is not None:
             raise self.failure
         if not records:
             return
-        if not self._stable.has_been_primary and any(
-            isinstance(record, PrimaryAccepted) for record in records
+        if not self._stable.has_been_primary and not self._family.sets_recovery_bit.isdisjoint(
+            map(type, records)
         ):
             self._set_recovery_bit()
         buffer = self._buffer
-        encode_body(records, buffer)
+        settings = self.settings
+        written = records if settings.seal_key is None else sealed(records)
+        encode_body(written, buffer)
         size = len(buffer)
         if size > BLOCK_BYTES_MAX:
             self.fail(OSError(errno.EFBIG, f"it takes {size} bytes"), "a turn is too large")
-        if self._has_blocks and self._offset + size > self.settings.segment_bytes:
+        if self._has_blocks and self._offset + size > settings.segment_bytes:
             self._rotate()
-        head = seal_block(
-            buffer,
-            seed=self._seed,
-            count=len(records),
-            first=self._sequence + 1,
-            synced=self._synced,
-        )
+        count, first = len(written), self._sequence + 1
+        if self._seals is not None:
+            self._seal(buffer, count, first)
+        head = seal_block(buffer, seed=self._seed, count=count, first=first, synced=self._synced)
         try:
             self._file.write(buffer)
         except OSError as error:
@@ -216,15 +215,27 @@ class JournalWriter:
         self.bytes_written += size
         self._has_blocks = True
         self._chain.add(head)
-        self.memory.place = (self.incarnation, self._sequence + 1)
-        self.memory.apply(records)
-        self._sequence += len(records)
+        memory = self.memory
+        memory.place = (self.incarnation, first)
+        memory.apply(records)
+        self._sequence += count
         if size > _BUFFER_KEPT_MAX:
             self._buffer = bytearray()
-        if self._is_due(records):
+        if self._may_be_due and self._family.is_due(settings.sync, memory, records):
             self._due_up_to = self._sequence
-        if self.memory.views is not self._stable.values.views:
-            self._store_views()
+        promises = memory.promises
+        if promises is not None and promises is not self._promises:
+            self._store_promises(promises)
+
+    def _seal(self, buffer: bytearray, count: int, first: int) -> None:
+        """Put a keyed digest behind the records in *buffer*.
+
+        Which segment the block belongs to is in it, as it is in the head.
+        """
+        assert self._seals is not None, "with a key there are seals"
+        with memoryview(buffer) as view, view[BLOCK_HEAD_BYTES:-SEAL_BYTES] as body:
+            seal = self._seals.of_turn(body, count=count, first=first, synced=self._synced)
+        buffer[-SEAL_BYTES:] = seal
 
     def needs_sync(self, now: int) -> bool:
         """Say whether the driver, whose clock shows *now*, should call `sync`."""
@@ -308,6 +319,7 @@ class JournalWriter:
                 self._sync_segment()
 
     def _begin_segment(self, follows: Mark, facts: Facts) -> None:
+        kinds, fields = self.schema()
         head = SegmentHead(
             group=self.group,
             replica=self.replica,
@@ -317,10 +329,15 @@ class JournalWriter:
             boot_id=self._boot_id,
             sync=self.settings.sync,
             facts=facts,
-            kinds=self.schema[0],
-            fields=self.schema[1],
+            kinds=kinds,
+            fields=fields,
         )
-        data, seed = encode_segment_head(head)
+        key = self.settings.seal_key
+        if key is None:
+            data, seed = encode_segment_head(head)
+        else:
+            data, seed, seal = seal_segment_head(head, key)
+            self._seals = key.seals_behind(seal)
         path = segment_path(self._folder, self.incarnation, head.first)
         try:
             spare, self._spare = self._spare, None
@@ -354,25 +371,13 @@ class JournalWriter:
         except OSError as error:
             self.fail(error, "the recovery bit could not be set")
 
-    def _is_due(self, records: Sequence[Record]) -> bool:
-        """Say whether a turn must be synced before anything of it leaves."""
-        match self.settings.sync:
-            case Sync.TURN:
-                return not PROMISE_NOTHING.issuperset(map(type, records))
-            case Sync.PRIMARY:
-                led = self.memory.views.led
-                return any(
-                    isinstance(record, EventsKnown) and record.view == led for record in records
-                )
-            case _:
-                return False
-
-    def _store_views(self) -> None:
+    def _store_promises(self, promises: msgspec.Struct) -> None:
         self.sync()
         try:
-            self._stable.set_views(self.memory.views)
+            self._stable.set_promises(promises)
         except OSError as error:
             self.fail(error, "what it promised could not be stored")
+        self._promises = promises
 
     def _take_back(self) -> None:
         """Cut off what a failed write left; readers would ignore it anyway."""

@@ -47,15 +47,16 @@ class _Cast:
 class Backlog:
     """A bounded queue of casts of one replica."""
 
-    __slots__ = ("_casts", "_context", "bytes")
+    __slots__ = ("_context", "bytes", "casts")
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._casts: deque[_Cast] = deque()
+        self.casts: deque[_Cast] = deque()
+        """What waits; nothing if it is empty."""
         self.bytes = 0
 
     def __bool__(self) -> bool:
-        return bool(self._casts)
+        return bool(self.casts)
 
     def add(self, payloads: Sequence[bytes], *, safe: bool, mark: int = 0) -> int:
         """Queue messages and number them; give the number of the first."""
@@ -68,14 +69,14 @@ class Backlog:
                     f"a message of {largest} bytes is over the limit of "
                     f"{settings.payload_bytes_max} (payload_bytes_max): send it in parts"
                 )
-        if self._casts and self.bytes + size > settings.backlog_bytes:
+        if self.casts and self.bytes + size > settings.backlog_bytes:
             raise BacklogFull(
                 f"{self.bytes} bytes wait to be sent already (backlog_bytes is "
                 f"{settings.backlog_bytes}): wait for deliveries, then cast again"
             )
         first = self._context.number_messages(len(payloads))
         if payloads:
-            self._casts.append(_Cast((safe, mark), first, payloads, size))
+            self.casts.append(_Cast((safe, mark), first, payloads, size))
             self.bytes += size
         return first
 
@@ -86,19 +87,25 @@ class Backlog:
         """
         context = self._context
         for _ in range(context.settings.turn_packets):
-            if not (self._casts and may_send()):
+            if not (self.casts and may_send()):
                 return
             yield self.take_packet()
-        if self._casts:
+        if self.casts:
             context.set_timer("backlog", Duration(0), _nothing)
 
     def take_packet(self) -> Packet:
         """Take the next packet's worth of messages that ask for the same."""
         settings = self._context.settings
         room, count_max = settings.packet_bytes_max, settings.packet_messages_max
-        casts = self._casts
-        kind = casts[0].kind
-        first = casts[0].first + casts[0].taken
+        casts = self.casts
+        cast = casts[0]
+        kind = cast.kind
+        first = cast.first + cast.taken
+        is_alone = len(casts) == 1 and not cast.taken
+        if is_alone and cast.size <= room and len(cast.payloads) <= count_max:
+            casts.popleft()
+            self.bytes -= cast.size
+            return Packet(kind[0], first, [*cast.payloads], kind[1])
         packet: list[bytes] = []
         size = 0
         while casts and casts[0].kind == kind:

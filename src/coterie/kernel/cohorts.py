@@ -1,21 +1,17 @@
 """What a cohort of viewstamped replication and its journal hand to each other.
 
 The journal knows nothing of the engine and the engine nothing of disks, so the values that pass
-between them stand here, as `Past` and `Checkpoint` do for the engines that order entries.
+between them stand here, as `Past` does for the engines that order entries.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from coterie.kernel.views import NO_VIEW, ViewId
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from coterie.kernel.views import Viewstamp
+from coterie.kernel.decoding import Int64
+from coterie.kernel.views import NO_VIEW, ViewId, Viewstamp
 
 
 class CohortViews(msgspec.Struct, frozen=True, array_like=True):
@@ -46,17 +42,14 @@ class CohortViews(msgspec.Struct, frozen=True, array_like=True):
         return CohortViews(max(view, self.max_viewid), view, view if is_primary else self.led)
 
 
-class Span(NamedTuple):
+class EventSpan(NamedTuple):
     """Consecutive events of one view, the first of them numbered `first`."""
 
     view: ViewId
-    first: int
+    first: Int64
     events: list[bytes]
 
-
-class CohortCheckpoint(NamedTuple):
-    """The state of a cohort, for a snapshot on disk."""
-
-    history: tuple[Viewstamp, ...]
-    """What the state reflects: for each view, how many of its events."""
-    chunks: Iterator[bytes]
+    @property
+    def last(self) -> Viewstamp:
+        """Where the last event stands."""
+        return Viewstamp(self.view, self.first + len(self.events) - 1)

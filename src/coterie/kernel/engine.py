@@ -1,16 +1,16 @@
 """The contract between an engine, which decides order and standing, and the host, which executes.
 
 There are two kinds of engine. *Ordered* ones (**objects**, **transis**, **rsp**) deliver commands
-and every replica executes them; *primary* ones (**vsr**) have one replica execute and replicate
-the effects. One host serves both: an entry holds a command, effects, or control, and the host
-offers `execute` and `apply`.
+and every replica executes them: this is their contract, and one host serves them all. *Primary*
+ones (**vsr**) have one replica execute and replicate the effects, under locks; the contract of
+their executor is in `coterie.vsr.calls.executor`.
 
 Upwards an engine calls the host inside its turn:
 
 - `deliver`: entries in order, and what an answer based on them may claim (their standing);
 - `settle`: everything up to a position, delivered earlier, is now authoritative;
 - `roll_back`: everything delivered above a position is void;
-- `status`: whether this replica may take updates, and why not;
+- `status_changed`: whether this replica may take updates, and why not;
 - `snapshot` and `restore`: the state as it was at the last settled position, in bounded chunks;
 - `finish_turn`: the turn ends.
 
@@ -21,18 +21,46 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import msgspec
 
-from coterie.kernel.views import NO_VIEW, Member, ViewId, Viewstamp
+from coterie.kernel.decoding import Int64
+from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId, Viewstamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+FINAL = 2
+"""The bit of a standing's code that says whether what it stands for can be taken back."""
+_CODES = range(256)
+_UNNAMED = "STANDING_"
+
+
 class Standing(enum.IntEnum):
-    """What an answer may claim. Higher is safer within one engine."""
+    """What an answer may claim.
+
+    The three below are those of engines that keep a history (**objects**). Another engine has
+    others, and declares them with its own words:
+
+        COMMITTED = Standing.declare("COMMITTED", 10)
+
+    What nobody needs to know the engine for is whether an answer is final, and its code says so,
+    in journals, too: of each block of four codes the upper two are final. An engine has a block of
+    its own, or several. Taken are 0 to 3 (histories) and 8 to 11 (**vsr**); 4 to 7 are for red,
+    yellow, green and white (**transis**). A code that was never declared here, as that of a later
+    release, still says whether it is final.
+    """
+
+    is_final: bool
+    """Whether what was answered stands for ever, whatever fails."""
+
+    def __new__(cls, code: int) -> Self:
+        made = int.__new__(cls, code)
+        made._value_ = code
+        made.is_final = bool(code & FINAL)
+        return made
 
     NON_PRIMARY = 0
     """Seen by a minority view only; it never becomes part of the history by itself."""
@@ -40,6 +68,32 @@ class Standing(enum.IntEnum):
     """Ordered in a confirmed primary view; it may still be rolled back."""
     AUTHORITATIVE = 2
     """Accepted by a majority of the configuration; it is in every later history."""
+
+    @classmethod
+    def declare(cls, name: str, code: int) -> Standing:
+        """Give the standing of that name and code, which only one engine may declare."""
+        known = cls._value2member_map_.get(code)
+        if known is not None and known.name == name:
+            return cls(code)
+        if known is not None and not known.name.startswith(_UNNAMED):
+            raise ValueError(f"{code} is the standing {known.name} already")
+        return cls._add(name, code)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Standing | None:
+        if not isinstance(value, int) or value not in _CODES:
+            return None
+        # Decoders ask here for everything that was not there when they were made.
+        known = cls._value2member_map_.get(value)
+        return cls._add(f"{_UNNAMED}{value}", value) if known is None else cls(value)
+
+    @classmethod
+    def _add(cls, name: str, code: int) -> Standing:
+        made = int.__new__(cls, code)
+        made._name_, made._value_ = name, code
+        made.is_final = bool(code & FINAL)
+        cls._value2member_map_[code] = made
+        return made
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -50,10 +104,10 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     view: ViewId
-    number: int
-    position: int
+    number: Int64
+    position: Int64
     origin: Member
-    first: int
+    first: Int64
     payloads: list[bytes]
 
     @property
@@ -91,7 +145,7 @@ class Version(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False
     """How advanced a history is: the last confirmed primary view in it, and its length."""
 
     view: ViewId
-    position: int
+    position: Int64
 
     def __str__(self) -> str:
         return f"{self.view}@{self.position}"
@@ -107,11 +161,13 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     version: Version = Version(NO_VIEW, 0)
     settled: int = 0
     position: int = 0
-    """Of the state in `chunks`; 0 where there is none."""
+    """The position of the state in `chunks`; 0 where there is none."""
     chunks: tuple[bytes, ...] = ()
     origins: tuple[tuple[Member, int], ...] = ()
     runs: tuple[Run, ...] = ()
     """The entries above the state."""
+    more: msgspec.Struct | None = None
+    """What else the replica's engine remembers, if it is one that has more to remember."""
 
 
 class Chunks(Iterator[bytes]):
@@ -120,6 +176,9 @@ class Chunks(Iterator[bytes]):
     It may still be being encoded somewhere else. To iterate waits, and is for threads; whoever
     must not wait asks `poll`.
     """
+
+    is_elsewhere = False
+    """Whether it is encoded by somebody else, so that what is not ready comes later."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._rest = iter(chunks)
@@ -136,15 +195,46 @@ class Chunks(Iterator[bytes]):
 
 
 class Checkpoint(NamedTuple):
-    """The authoritative part of a history as a state, for a snapshot on disk."""
+    """A history, or the authoritative part of it, as a state: for a snapshot on disk."""
 
     position: int
-    """The state is that after the entry at this position, which is settled."""
+    """The state is that after the entry at this position."""
     version: Version
-    """Of the whole history, with what is not settled."""
-    origins: tuple[tuple[Member, int], ...]
-    """For every origin, the number of its last entry up to `position`."""
+    """How advanced the whole history is, also with what is not in the state."""
     chunks: Iterator[bytes]
+    origins: tuple[tuple[Member, int], ...] = ()
+    """Where entries have origins: for each, the number of its last entry up to `position`."""
+    history: tuple[Viewstamp, ...] = ()
+    """Where entries are numbered by views: for each view, how many of its entries are in it."""
+
+
+class HistoryKeeper(Protocol):
+    """What keeps the history of a replica, whichever engine it is: `Replica.history`."""
+
+    @property
+    def version(self) -> Version:
+        """How advanced the history is."""
+
+    @property
+    def position(self) -> int:
+        """The position of its last entry."""
+
+    @property
+    def settled(self) -> int:
+        """Up to which position the history is authoritative."""
+
+    @property
+    def is_zombie(self) -> bool:
+        """Whether the replica once was in a primary view and has lost what it knew there."""
+
+    def checkpoint(self) -> Checkpoint:
+        """Give the authoritative part of the history as a state, for a snapshot on disk."""
+
+    def recover(self) -> None:
+        """Let the history count although entries may have been lost: an operator's word.
+
+        Raises `Refused` where the engine knows no such way out.
+        """
 
 
 class Role(enum.Enum):
@@ -153,13 +243,15 @@ class Role(enum.Enum):
     PRIMARY = "primary"
     """In a confirmed primary view, with the whole history: takes updates."""
     BACKUP = "backup"
-    """Under **vsr**, in a view that another replica leads, with the whole history."""
+    """In a view that another replica leads, with the whole history: follows it."""
     LEARNER = "learner"
     """In a primary view, but still fetching what it missed."""
     FORMING = "forming"
     """In a view that may become primary once a majority has accepted it."""
     MINORITY = "minority"
     """In a view without a majority: queries only."""
+    NON_PRIMARY = "non-primary"
+    """In a component that is not primary: takes updates, which stay red until one knows them."""
 
     @property
     def is_in_service(self) -> bool:
@@ -176,6 +268,10 @@ class Status(msgspec.Struct, frozen=True):
     position: int
     settled: int
     is_zombie: bool
+    leader: Member | None = None
+    """Who leads the view, in engines in which one does."""
+    configuration: Configuration | None = None
+    """Who belongs to the group, as far as is settled here, in engines that change it."""
 
 
 class EngineHost(Protocol):
@@ -190,8 +286,8 @@ class EngineHost(Protocol):
     def roll_back(self, position: int) -> None:
         """Forget everything delivered above *position*; it is never below a settled one."""
 
-    def status(self, status: Status) -> None:
-        """Learn that this replica's standing in the group changed."""
+    def status_changed(self, status: Status) -> None:
+        """Learn that what this replica may do, or with whom, has changed."""
 
     def snapshot(self) -> Iterator[bytes]:
         """Give the state at the last settled position, in chunks of bounded size.

@@ -1,10 +1,5 @@
 """Errors that reach a user of the group-communication layers. Each says what to do."""
 
-import msgspec
-
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""All that msgspec may raise for bytes that are not what they should be."""
-
 
 class CoterieError(Exception):
     """The root of all errors that Coterie raises on purpose."""
@@ -36,3 +31,11 @@ class FrameError(CoterieError):
 
 class BadMessage(CoterieError):
     """A message from a peer makes no sense to the layer that got it; it is dropped."""
+
+
+class ReplicaBroken(CoterieError):
+    """This replica may have strayed from the others and must stop; start it again, empty.
+
+    Raised when something happened inside an update that cannot be the same everywhere, such as
+    running out of memory. From then on everything but reading `reason` raises it again.
+    """

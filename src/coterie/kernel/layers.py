@@ -17,7 +17,7 @@ from zlib import crc32
 from coterie.kernel.records import Delivery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
     import msgspec
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from coterie.kernel.engine import Past
     from coterie.kernel.records import Record
     from coterie.kernel.settings import Settings
-    from coterie.kernel.views import Configuration, Member, ReplicaId, View, ViewId
+    from coterie.kernel.views import (
+        Configuration,
+        Member,
+        ReplicaAddresses,
+        ReplicaId,
+        View,
+        ViewId,
+    )
 
 
 class Service(enum.Enum):
@@ -39,6 +46,7 @@ class Service(enum.Enum):
     SAFE_DELIVERY = "safe delivery"
     PRIMARY_VIEWS = "primary views"
     GLOBAL_SAFETY = "global safety"
+    HISTORY = "one history, kept through views and lives"
 
 
 class Batch:
@@ -84,7 +92,7 @@ class Batch:
         self.raw_header = raw_header
         self.header = header
         self.payloads = payloads
-        self.size = sum(map(len, payloads))
+        self.size = len(payloads[0]) if len(payloads) == 1 else sum(map(len, payloads))
         self.mark = 0
         self.number = 0
         self.safe = False
@@ -147,13 +155,21 @@ class Context:
         past: Past | None = None,
     ) -> None:
         self.past = past
+        self.stack = ""
+        """What the replica is built of, as it is written; set when it is built."""
         self.group = group
         self.me = me
         self.configuration = configuration
+        """Who belongs to the group, as far as is settled here: whom to look for. Quorums are
+        counted against what the engine's history says."""
+        self.is_removed = False
+        """Whether the group has gone on without this replica for good."""
         self.settings = settings
         self.random = random
         self.recording = recording
         self.counters: dict[str, int] = {}
+        self.report: Callable[[Record], None] = surroundings.report
+        """Adds a record to the history of this replica."""
         self._surroundings = surroundings
         self._sent_count = 0
 
@@ -171,6 +187,28 @@ class Context:
     ) -> None:
         """Send one message to replicas of another group; they may be in this very process."""
         self._surroundings.send(destinations, group, self.me.incarnation, message)
+
+    def acquaint(self, configuration: Configuration) -> None:
+        """Learn of a later configuration, which is settled: have its replicas spoken with."""
+        if configuration.number > self.configuration.number:
+            self.configuration = configuration
+            self._surroundings.meet(self.group, configuration)
+
+    @property
+    def whereabouts(self) -> Mapping[ReplicaId, ReplicaAddresses]:
+        """Where replicas are found, as far as is known in this process."""
+        return self._surroundings.whereabouts
+
+    def found_at(
+        self, now: Configuration, newcomer: ReplicaAddresses | None
+    ) -> list[ReplicaAddresses]:
+        """Give where all of a group are found, and a newcomer, as far as is known.
+
+        Of those who founded the group the history does not say it yet.
+        """
+        known = self.whereabouts
+        found = [known[each] for each in now.everyone if each in known]
+        return found if newcomer is None else [*found, newcomer]
 
     def reaches(self, replica: ReplicaId) -> bool:
         """Say whether this process and the one of *replica* hear each other, as far as known."""
@@ -191,10 +229,6 @@ class Context:
     def cancel_timer(self, name: str) -> None:
         """Forget a timer."""
         self._surroundings.cancel_timer((self.group, name))
-
-    def report(self, record: Record) -> None:
-        """Add a record to the history of this replica."""
-        self._surroundings.report(record)
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter; names start with the layer's own prefix."""
@@ -222,6 +256,13 @@ class Surroundings(Protocol):
         message: msgspec.Struct,
     ) -> None:
         """Put a message into the outbox of the turn."""
+
+    @property
+    def whereabouts(self) -> Mapping[ReplicaId, ReplicaAddresses]:
+        """Where replicas are found, as far as is known."""
+
+    def meet(self, group: str, configuration: Configuration) -> None:
+        """Speak with all who belong to a group; those who did are answered, not watched."""
 
     def reaches(self, replica: ReplicaId) -> bool:
         """Say whether a process is heard and hears us."""
@@ -281,15 +322,23 @@ class Layer:
         """
         return self.below.cast(payloads, safe=safe, mark=mark)
 
-    def cast_packet(
-        self, header: bytes, first: int, payloads: list[bytes], *, safe: bool, urgent: bool
+    def cast_packet(  # noqa: PLR0913 -- the parts of a packet
+        self,
+        header: bytes,
+        first: int,
+        payloads: list[bytes],
+        *,
+        safe: bool,
+        urgent: bool,
+        parsed: object = None,
     ) -> None:
         """Multicast one packet now with a header for the same layer at the receivers.
 
-        The sender gets it by `deliver` like everyone else, before the call returns. An *urgent*
-        packet is acknowledged at once, for those who wait for its stability.
+        The sender gets it by `deliver` like everyone else, before the call returns, with *parsed*
+        as its header, if that is given. An *urgent* packet is acknowledged at once, for those who
+        wait for its stability.
         """
-        self.below.cast_packet(header, first, payloads, safe=safe, urgent=urgent)
+        self.below.cast_packet(header, first, payloads, safe=safe, urgent=urgent, parsed=parsed)
 
     @property
     def can_cast(self) -> bool:
@@ -313,6 +362,14 @@ class Layer:
     def leave(self) -> None:
         """Leave the group in good order."""
         self.below.leave()
+
+    def renew(self) -> None:
+        """Have the same members install another view; the first member of this one sees to it."""
+        self.below.renew()
+
+    def end_alone(self) -> None:
+        """End the current view here, as if nobody went on with us; for `leaving` only."""
+        self.below.end_alone()
 
     # ---- what a layer may ask of the multicast below it; vectors are in rank order
 
@@ -352,6 +409,12 @@ class Layer:
         """Take batches from below."""
         self.above.deliver(batches)
 
+    def received_batches(self, batches: list[Batch]) -> None:
+        """Learn what came from below, before it has its place, and before it is acknowledged.
+
+        An order layer tells it to the layer right above it, with the marks that batches will have.
+        """
+
     def stability_rose(self) -> None:
         """Learn that more is known about who has received what."""
         self.above.stability_rose()
@@ -376,7 +439,15 @@ class Layer:
         """Take a new regular view from below."""
         self.above.view(view)
 
+    def leaving(self) -> None:
+        """Learn that this replica leaves in good order, with this turn."""
+        self.above.leaving()
+
     # ---- merging, asked by VSYNC of the layers above it
+
+    def alive_heard(self, value: bytes) -> None:
+        """Take what another side says of itself (`alive_value`)."""
+        self.above.alive_heard(value)
 
     def alive_value(self) -> bytes:
         """Say what merge partners should know of this side before they merge."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from coterie.kernel.clock import Duration, Instant
-from coterie.kernel.errors import DECODE_ERRORS, BadMessage
+from coterie.kernel.configuration import addresses_of
+from coterie.kernel.errors import BadMessage
 from coterie.kernel.timers import Timers
 from coterie.kernel.views import Member
 from coterie.kernel.wire import Envelope, Frame, Heartbeat, Outbox
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from coterie.kernel.records import Record
     from coterie.kernel.replica import Replica
     from coterie.kernel.settings import Settings
-    from coterie.kernel.views import ReplicaId
+    from coterie.kernel.views import Configuration, ReplicaAddresses, ReplicaId
 
 
 class Effects:
@@ -53,6 +54,9 @@ class Detector(Protocol):
 
     def refused(self, peer: ReplicaId) -> None:
         """Learn that the peer's machine answers but the process is not there."""
+
+    def watch(self, peers: Sequence[ReplicaId]) -> None:
+        """Watch these peers from now on, and no others."""
 
     def tick(self, now: Instant) -> Heartbeat:
         """Look for silent peers, and give the heartbeat to send."""
@@ -86,8 +90,20 @@ class Process:
         self.incarnation = incarnation
         self.peers = tuple(sorted(peer for peer in peers if peer != id))
         self._known_peers = frozenset(self.peers)
+        self._guests: set[ReplicaId] = set()
+        """Processes that are spoken with and not watched."""
+        self._seeds = self._known_peers
+        """Whom this process was told of when it began."""
+        self._configurations: dict[str, Configuration] = {}
+        """The configurations that its groups have learned of."""
+        self._former: set[ReplicaId] = set()
+        """Former peers: they are answered, so that they find out, and not watched."""
+        self.meetings = 0
+        """How many times the peers have become others."""
+        self.whereabouts: dict[ReplicaId, ReplicaAddresses] = {}
+        """Where replicas are found: put here by the driver, and learned with configurations."""
         self._reachable = set(self.peers)
-        """The peers, and guests: processes that are spoken with and not watched."""
+        """The peers and the guests."""
         self.settings = settings
         self.detector = detector
         self.counters: dict[str, int] = {}
@@ -96,7 +112,8 @@ class Process:
         self._outbox = Outbox()
         self._loopback: list[Envelope] = []
         self._records: list[Record] = []
-        self._now = Instant(0)
+        self.now = Instant(0)
+        """The time of the running turn."""
         self._driver_now = 0
         self._set_back = 0
         self._heartbeat: Heartbeat | None = None
@@ -107,7 +124,9 @@ class Process:
 
     def host(self, replica: Replica) -> None:
         """Host a replica from the next turn on."""
-        self.replicas[replica.context.group] = replica
+        context = replica.context
+        self.replicas[context.group] = replica
+        self._configurations.setdefault(context.group, context.configuration)
         self._waiting_to_start.append(replica)
 
     def turn(
@@ -126,15 +145,11 @@ class Process:
             # time-out of this process would wait until the clock has caught up.
             self._set_back += self._driver_now - now
         self._driver_now = now
-        self._now = now_here = Instant(now + self._set_back)
-        if not self._started:
-            self._started = True
-            self.detector.start(now_here)
-            self._beat()
-        for replica in self._waiting_to_start:
-            replica.bottom.start()
-        self._waiting_to_start.clear()
-        self._receive_loopback()
+        self.now = now_here = Instant(now + self._set_back)
+        if self._waiting_to_start or not self._started:
+            self._start()
+        if self._loopback:
+            self._receive_loopback()
         for frame in frames:
             self._receive(frame)
         for peer in refused:
@@ -151,18 +166,55 @@ class Process:
         return self._take_effects()
 
     def admit(self, guest: ReplicaId) -> None:
-        """Have a process spoken with that is no peer, such as a client's; nobody watches it."""
-        self._reachable.add(guest)
+        """Have a process spoken with that is no peer, such as a client's; nobody watches it.
+
+        What it gets are bodies of frames: whoever carries them to it puts a head before them.
+        """
+        if guest not in self._known_peers:
+            self._guests.add(guest)
+            self._reachable.add(guest)
 
     def dismiss(self, guest: ReplicaId) -> None:
         """Send nothing more to a guest."""
         if guest not in self._known_peers:
+            self._guests.discard(guest)
             self._reachable.discard(guest)
 
     def guest_said(self, frame: Frame) -> None:
         """Take what a guest says; inside a turn."""
         for envelope in frame.envelopes:
             self._hand_over(frame.process, envelope)
+
+    def meet(self, group: str, configuration: Configuration) -> None:
+        """Speak with all who belong to a group, too; inside a turn, or before the first.
+
+        Who belongs to no group here any more is only answered, so that it finds out.
+        """
+        self._configurations[group] = configuration
+        self.whereabouts.update({found.id: found for found in addresses_of(configuration)})
+        known = {*self._seeds}
+        former: set[ReplicaId] = set()
+        for each in self._configurations.values():
+            known.update(each.everyone)
+            former.update(each.gone)
+        for each in self._configurations.values():
+            former.difference_update(each.everyone)
+        known -= {self.id, *former}
+        former.discard(self.id)
+        if known == self._known_peers and former == self._former:
+            return
+        self.meetings += 1
+        self._former = former
+        self.peers = tuple(sorted(known))
+        self._known_peers = frozenset(known)
+        self._guests -= self._known_peers
+        self._reachable = known | self._guests | former
+        self.detector.watch(self.peers)
+
+    @property
+    def former(self) -> frozenset[ReplicaId]:
+        """Those who belonged to a group here, and belong to none any more."""
+        return frozenset(self._former)
 
     def next_deadline(self) -> int | None:
         """Give the moment, on the driver's clock, at which a turn is due if nothing arrives."""
@@ -172,11 +224,6 @@ class Process:
         return None if deadline is None else deadline - self._set_back
 
     # ---- what replicas call through their context
-
-    @property
-    def now(self) -> Instant:
-        """The time of the running turn."""
-        return self._now
 
     def send(
         self,
@@ -211,11 +258,11 @@ class Process:
 
     def set_timer(self, name: tuple[str, ...], wait: Duration, fire: Callable[[], None]) -> None:
         """Set a timer of this process."""
-        self._timers.set(name, Instant(self._now + wait), fire)
+        self._timers.set(name, Instant(self.now + wait), fire)
 
     def timer_is_set(self, name: tuple[str, ...]) -> bool:
         """Say whether a timer is waiting."""
-        return self._timers.is_set(name)
+        return name in self._timers.current
 
     def cancel_timer(self, name: tuple[str, ...]) -> None:
         """Forget a timer."""
@@ -231,19 +278,44 @@ class Process:
 
     # ---- inside
 
+    def _start(self) -> None:
+        """Begin to watch, in the first turn, and begin the lives of new replicas."""
+        if not self._started:
+            self._started = True
+            self.detector.start(self.now)
+            self._beat()
+        for replica in self._waiting_to_start:
+            replica.bottom.start()
+        self._waiting_to_start.clear()
+
     def _receive(self, frame: Frame) -> None:
         """Hand the envelopes of a frame to their groups; drop what makes no sense."""
         sender = frame.process
         if sender not in self._known_peers:
-            self.count("process.frames_from_strangers")
+            self._receive_from_stranger(frame)
             return
-        if not self.detector.heard(sender, frame.incarnation, self._now):
+        if not self.detector.heard(sender, frame.incarnation, self.now):
             self.count("process.frames_from_earlier_lives")
             return
         if frame.heartbeat is not None:
-            self.detector.heartbeat(sender, frame.heartbeat, self._now)
+            self.detector.heartbeat(sender, frame.heartbeat, self.now)
         for envelope in frame.envelopes:
-            self._hand_over(sender, envelope)
+            if envelope.incarnation == frame.incarnation:
+                self._hand_over(sender, envelope)
+            else:
+                self.count("process.messages_malformed", len(envelope.messages))
+
+    def _receive_from_stranger(self, frame: Frame) -> None:
+        """Hear whether a stranger has news of the members of a group; nothing else is taken."""
+        self.count("process.frames_from_strangers")
+        for envelope in frame.envelopes:
+            replica = self.replicas.get(envelope.group)
+            if replica is None or envelope.incarnation != frame.incarnation:
+                continue
+            try:
+                replica.hear_stranger(Member(frame.process, frame.incarnation), envelope.messages)
+            except (msgspec.DecodeError, BadMessage):
+                self.count("process.messages_malformed")
 
     def _receive_loopback(self) -> None:
         loopback, self._loopback = self._loopback, []
@@ -257,21 +329,24 @@ class Process:
             return
         try:
             replica.receive(Member(sender, envelope.incarnation), envelope.messages)
-        except (*DECODE_ERRORS, BadMessage):
+        except (msgspec.DecodeError, BadMessage):
             self.count("process.messages_malformed")
 
     def _beat(self) -> None:
-        self._heartbeat = self.detector.tick(self._now)
+        self._heartbeat = self.detector.tick(self.now)
         self.set_timer(("process", "beat"), self.settings.heartbeat_interval, self._beat)
 
     def _take_effects(self) -> Effects:
+        records, self._records = self._records, []
         heartbeat, self._heartbeat = self._heartbeat, None
+        if heartbeat is None and not self._outbox:
+            return Effects(records, [])
         frames = self._outbox.frames(
             self.id,
             self.incarnation,
             heartbeat,
             self.peers if heartbeat is not None else (),
             frame_bytes_max=self.settings.frame_bytes_max,
+            guests=self._guests,
         )
-        records, self._records = self._records, []
         return Effects(records, frames)

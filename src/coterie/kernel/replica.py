@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Layer
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from coterie.kernel.engine import HistoryKeeper
     from coterie.kernel.layers import Application, Batch, Context, Ending, Side
     from coterie.kernel.views import Member, View, ViewId
 
@@ -35,6 +36,24 @@ class Bottom(Protocol):
 
     def reachability_changed(self, restarted: Sequence[str]) -> None:
         """Learn that the failure detector changed its mind, and which processes are new."""
+
+
+@runtime_checkable
+class HearsStrangers(Protocol):
+    """A bottom whose group changes its members: one that was away may not know them all."""
+
+    def hear_stranger(self, sender: Member, message: Any) -> None:  # noqa: ANN401 -- its own kinds
+        """Take a message of a process that this one does not know."""
+
+
+class CommonCase(Protocol):
+    """The common case of a stack, straight: `coterie.bypass`."""
+
+    def receive(self, sender: Member, messages: Sequence[msgspec.Raw]) -> bool:
+        """Take the messages of one envelope, or change nothing and say False."""
+
+    def finish_turn(self) -> bool:
+        """Let the top finish, and the layers; False if the layers are to be asked themselves."""
 
 
 class Top(Layer):
@@ -105,6 +124,12 @@ class Top(Layer):
     def view(self, view: View) -> None:
         self.application.view(view)
 
+    def leaving(self) -> None:
+        pass
+
+    def alive_heard(self, value: bytes) -> None:
+        pass
+
     def alive_value(self) -> bytes:
         return b""
 
@@ -120,17 +145,32 @@ class Replica:
     """A built stack: `layers` are top first, as they are written; *top* is their end."""
 
     def __init__(
-        self, context: Context, top: Layer, layers: Sequence[Layer], bottom: Bottom
+        self,
+        context: Context,
+        top: Layer,
+        layers: Sequence[Layer],
+        bottom: Bottom,
+        history: HistoryKeeper | None = None,
     ) -> None:
         self.context = context
         self.top = top
         self.layers = tuple(layers)
         self.bottom = bottom
+        self.history = history
+        """Who keeps the replica's history; None where it is group communication alone."""
         # Those who do nothing at the end of a turn are not asked to: most turns are small.
         self._finishing = [
-            layer for layer in (top, *layers) if type(layer).finish_turn is not Layer.finish_turn
+            layer.finish_turn
+            for layer in (top, *layers)
+            if type(layer).finish_turn is not Layer.finish_turn
         ]
-        self._ending = [layer for layer in layers if type(layer).end_turn is not Layer.end_turn]
+        self._finishing += [
+            layer.end_turn for layer in layers if type(layer).end_turn is not Layer.end_turn
+        ]
+        self.bypass: CommonCase | None = None
+        """The straight way of the common case, where the stack has one (`coterie.bypass`)."""
+        self._rest = self._finishing[1:]
+        """Who is left where the top has finished."""
         for upper, lower in pairwise([top, *layers]):
             upper.below = lower
             lower.above = upper
@@ -147,13 +187,26 @@ class Replica:
 
     def receive(self, sender: Member, messages: Sequence[msgspec.Raw]) -> None:
         """Take the messages of one envelope."""
+        bypass = self.bypass
+        if bypass is not None and bypass.receive(sender, messages):
+            return
         bottom = self.bottom
         for raw in messages:
             bottom.receive(sender, bottom.decode(raw))
 
+    def hear_stranger(self, sender: Member, messages: Sequence[msgspec.Raw]) -> None:
+        """Take the messages of one envelope of a process that ours does not know."""
+        bottom = self.bottom
+        if isinstance(bottom, HearsStrangers):
+            for raw in messages:
+                bottom.hear_stranger(sender, bottom.decode(raw))
+
     def finish_turn(self) -> None:
         """Let everything from the top down send what gathered up."""
-        for layer in self._finishing:
-            layer.finish_turn()
-        for layer in self._ending:
-            layer.end_turn()
+        bypass = self.bypass
+        if bypass is None:
+            for finish in self._finishing:
+                finish()
+        elif not bypass.finish_turn():
+            for finish in self._rest:
+                finish()

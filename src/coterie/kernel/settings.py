@@ -52,7 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     window_packets: int = 512
     """How many packets a member may have on the way that not all members have acknowledged."""
     window_bytes: int = 4 << 20
-    """The same in bytes of payload: at the limit casts wait in the backlog."""
+    """How many bytes of payload a member may have on the way that not all members have
+    acknowledged: at the limit casts wait in the backlog."""
     backlog_bytes: int = 16 << 20
     """How many bytes of casts may wait for the window; beyond it a cast is refused."""
     early_packets_max: int = 256
@@ -64,7 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     packet_bytes_max: int = 256 << 10
     """Messages are packed up to this size; one larger message travels alone."""
     packet_messages_max: int = 8192
-    """And up to this many, because even an empty message takes a byte."""
+    """How many messages are packed together at most: even an empty one takes a byte."""
     turn_packets: int = 32
     """How many packets one turn, or one visit of the token, makes of what waits."""
     frame_bytes_max: int = 8 << 20
@@ -74,6 +75,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     history_bytes: int = 32 << 20
     """How many bytes of settled entries are kept for replicas that come back; older ones are
     in the state only, which is then sent whole."""
+    red_bytes_max: int = 256 << 20
+    """How many bytes of actions may wait at a replica, outside of a primary component, for one to
+    order them (engine COLOURS); beyond it a request is refused."""
+    primary_min: int = 2
+    """How many members a primary component has at least, if the group has as many (engine
+    COLOURS). With 1 it may shrink to one replica, whose disk is then the only place of what it
+    makes green."""
     announce_delay: Duration = milliseconds(5)
     """How long members that wait for nothing may stay behind in what they know to be settled."""
     transfer_resend: Duration = milliseconds(100)

@@ -20,33 +20,34 @@ TimerName = tuple[str, ...]
 class Timers:
     """A heap of deadlines with lazy deletion."""
 
-    __slots__ = ("_current", "_heap", "_serial")
+    __slots__ = ("_heap", "_serial", "current")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, TimerName]] = []
-        self._current: dict[TimerName, tuple[int, Callable[[], None]]] = {}
+        self.current: dict[TimerName, tuple[int, Callable[[], None]]] = {}
+        """Those that wait to fire, by name."""
         self._serial = 0
 
     def set(self, name: TimerName, deadline: Instant, fire: Callable[[], None]) -> None:
         """Call *fire* in the first turn at or after *deadline*, once."""
         self._serial += 1
-        self._current[name] = (self._serial, fire)
+        self.current[name] = (self._serial, fire)
         heapq.heappush(self._heap, (deadline, self._serial, name))
 
     def is_set(self, name: TimerName) -> bool:
         """Say whether the timer *name* is waiting to fire."""
-        return name in self._current
+        return name in self.current
 
     def cancel(self, name: TimerName) -> None:
         """Forget the timer *name*; nothing happens if it is not set."""
-        self._current.pop(name, None)
+        self.current.pop(name, None)
 
     def next_deadline(self) -> int | None:
         """Give the moment of the earliest timer, or None when none is set."""
         heap = self._heap
         while heap:
             deadline, serial, name = heap[0]
-            current = self._current.get(name)
+            current = self.current.get(name)
             if current is not None and current[0] == serial:
                 return deadline
             heapq.heappop(heap)
@@ -54,7 +55,10 @@ class Timers:
 
     def fire_due(self, now: Instant) -> None:
         """Fire every timer due at *now*, including those set meanwhile for no later moment."""
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            _, _, name = heapq.heappop(self._heap)
-            _, fire = self._current.pop(name)
-            fire()
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            _, serial, name = heapq.heappop(heap)
+            current = self.current.get(name)
+            if current is not None and current[0] == serial:
+                del self.current[name]
+                current[1]()

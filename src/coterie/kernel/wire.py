@@ -1,39 +1,38 @@
-"""Frames: what one process sends another in one turn, as bytes.
+"""What one process sends another in one turn, as bytes.
 
-A frame is a 12-byte head and a body:
+It is a frame (`coterie.kernel.framing`) with the magic "CO". The body is a MessagePack array
+`[process, incarnation, heartbeat | nil, envelopes]`; an envelope is `[group, incarnation,
+messages]`, the life of the sending replica and its messages for that group in order. Messages stay
+encoded here: each group decodes its own, because only the bottom layer of its stack knows their
+types.
 
-    magic "CO" | version u8 | reserved u8 | body length u32 | CRC-32 u32      (big endian)
-
-The checksum covers the eight bytes before it and the body.
-
-The body is a MessagePack array `[process, incarnation, heartbeat | nil, envelopes]`; an envelope
-is `[group, incarnation, messages]`, the life of the sending replica and its messages for that
-group in order. Messages stay encoded here: each group decodes its own, because only the bottom
-layer of its stack knows their types.
-
-A multicast is encoded once and the same bytes go into the frame of every destination.
+A multicast is encoded once and the same bytes go into the frame of every destination. What goes to
+a guest (`coterie.kernel.process.Process.admit`) has no head: whatever carries it frames it.
 Whatever is wrong with a frame is a `FrameError` with a kind to count; the frame is dropped.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import msgspec
 
-from coterie.kernel.errors import DECODE_ERRORS, FrameError
+from coterie.kernel.decoding import Decoder
+from coterie.kernel.errors import FrameError
+from coterie.kernel.framing import FrameReader, Framing
 from coterie.kernel.views import ReplicaId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 WIRE_VERSION = 1
-_MAGIC = b"CO"
-_START = struct.Struct("!2sBBI")
-_CHECKSUM = struct.Struct("!I")
-HEAD_BYTES = _START.size + _CHECKSUM.size
+FRAMING = Framing(
+    b"CO",
+    WIRE_VERSION,
+    protocol="the protocol between replicas",
+    foreign="the bytes are not a Coterie frame",
+    others={b"CC": "this is where replicas talk to each other: clients have another address"},
+)
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -60,129 +59,99 @@ class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Frame)
+_decoder = Decoder(Frame)
+_encode_body = _encoder.encode
 
 
 def encode_frame(frame: Frame) -> bytes:
     """Give the bytes of *frame*."""
-    body = _encoder.encode(frame)
-    start = _START.pack(_MAGIC, WIRE_VERSION, 0, len(body))
-    return start + _CHECKSUM.pack(crc32(body, crc32(start))) + body
+    return FRAMING.encode(_encode_body(frame))
 
 
 def decode_frame(data: bytes | memoryview, *, frame_bytes_max: int) -> Frame:
     """Read one whole frame; raise `FrameError` if it is not one of ours."""
-    length = body_length(data, frame_bytes_max=frame_bytes_max)
-    if len(data) != HEAD_BYTES + length:
-        raise FrameError("length", f"a frame of {len(data)} bytes says {HEAD_BYTES + length}")
-    return _decode_body(data)
+    return decode_body(FRAMING.decode(data, frame_bytes_max=frame_bytes_max))
 
 
-def body_length(head: bytes | bytearray | memoryview, *, frame_bytes_max: int) -> int:
-    """Check the head of a frame and give the length of the body that follows it."""
-    if len(head) < HEAD_BYTES:
-        raise FrameError("length", f"{len(head)} bytes are too short for a frame")
-    magic, version, _, length = _START.unpack_from(head)
-    if magic != _MAGIC:
-        raise FrameError("magic", "the bytes are not a Coterie frame")
-    if version != WIRE_VERSION:
-        raise FrameError(
-            "version",
-            f"the peer speaks wire version {version} and this process version {WIRE_VERSION}: "
-            "run the same release of Coterie on both",
-        )
-    if HEAD_BYTES + length > frame_bytes_max:
-        raise FrameError("size", f"a frame of {length} bytes is over the limit {frame_bytes_max}")
-    return int(length)
-
-
-def _decode_body(data: bytes | memoryview) -> Frame:
-    view = memoryview(data)
-    body = view[HEAD_BYTES:]
-    (checksum,) = _CHECKSUM.unpack_from(data, _START.size)
-    if crc32(body, crc32(view[: _START.size])) != checksum:
-        raise FrameError("checksum", "a frame was damaged on its way")
+def decode_body(body: bytes | memoryview | msgspec.Raw) -> Frame:
+    """Read what stands in a frame; raise `FrameError` of kind "body" if it makes no sense."""
     try:
         return _decoder.decode(body)
-    except DECODE_ERRORS as error:
+    except msgspec.DecodeError as error:
         raise FrameError("body", f"a frame cannot be read: {error}") from None
 
 
-class FrameReader:
-    """Cuts a byte stream into frames, for transports that carry streams.
+class FrameStream:
+    """Reads frames from a byte stream.
 
-    After a `FrameError` other than of kind "body" the stream is out of step and must be closed:
-    the length that would lead to the next frame cannot be trusted.
+    After a `FrameError` that is raised the stream is out of step and must be closed.
     """
 
-    __slots__ = ("_buffer", "_frame_bytes_max", "_wanted")
+    __slots__ = ("_reader",)
 
     def __init__(self, *, frame_bytes_max: int) -> None:
-        self._buffer = bytearray()
-        self._frame_bytes_max = frame_bytes_max
-        self._wanted = 0
-        """How many bytes the buffer must hold before there is anything to do."""
+        self._reader = FrameReader(FRAMING, frame_bytes_max=frame_bytes_max)
 
     def feed(self, data: bytes) -> Iterator[Frame | FrameError]:
         """Take bytes in; give the frames they complete, and errors for the ones to drop."""
-        # Frames that arrive whole are read where they are; only what is cut is put together.
-        buffer = self._buffer
-        if buffer:
-            buffer += data
-            if len(buffer) < self._wanted:
-                return
-            data = bytes(buffer)
-            buffer.clear()
-        self._wanted = HEAD_BYTES
-        view = memoryview(data)
-        size = len(data)
-        start = 0
-        try:
-            while size - start >= HEAD_BYTES:
-                length = body_length(view[start:], frame_bytes_max=self._frame_bytes_max)
-                end = start + HEAD_BYTES + length
-                if size < end:
-                    self._wanted = end - start
-                    break
-                whole = view[start:end]
-                start = end
-                try:
-                    frame = _decode_body(whole)
-                except FrameError as error:
-                    if error.kind != "body":
-                        raise
-                    yield error
-                else:
-                    yield frame
-        finally:
-            if start < size:
-                buffer += view[start:]
+        for body in self._reader.feed(data):
+            try:
+                frame = decode_body(body)
+            except FrameError as error:
+                yield error
+            else:
+                yield frame
 
 
 class Outbox:
     """What one process sends in the running turn, gathered by destination."""
 
-    __slots__ = ("_lines",)
+    __slots__ = ("_lines", "_shared", "_shared_by", "_shared_to")
 
     def __init__(self) -> None:
         # destination -> (group, life of the sending replica) -> encoded messages in order
         self._lines: dict[ReplicaId, dict[tuple[str, int], list[bytes]]] = {}
+        # As long as all that is sent is of one replica and for the same destinations, which is
+        # what nearly all turns send, it is kept here instead: messages in order, of whom, for whom.
+        self._shared: list[bytes] = []
+        self._shared_by = ("", 0)
+        self._shared_to: Sequence[ReplicaId] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._shared or self._lines)
 
     def add(
         self, destinations: Sequence[ReplicaId], group: str, incarnation: int, message: bytes
     ) -> None:
         """Send one encoded message to each destination."""
+        lines, who = self._lines, (group, incarnation)
+        if not lines:
+            if not self._shared:
+                if destinations:
+                    self._shared.append(message)
+                    self._shared_by, self._shared_to = who, [*destinations]
+                return
+            if destinations == self._shared_to and who == self._shared_by:
+                self._shared.append(message)
+                return
+            self._share_out()
         for destination in destinations:
-            groups = self._lines.get(destination)
+            groups = lines.get(destination)
             if groups is None:
-                groups = self._lines[destination] = {}
-            messages = groups.get((group, incarnation))
-            if messages is None:
-                groups[group, incarnation] = [message]
+                lines[destination] = {who: [message]}
+            elif who in groups:
+                groups[who].append(message)
             else:
-                messages.append(message)
+                groups[who] = [message]
 
-    def frames(
+    def _share_out(self) -> None:
+        """Keep by destination what was the same for all until now."""
+        shared, self._shared = self._shared, []
+        if shared:
+            for destination in self._shared_to:
+                self._lines[destination] = {self._shared_by: [*shared]}
+
+    def frames(  # noqa: PLR0913 -- called in one place
         self,
         process: ReplicaId,
         incarnation: int,
@@ -190,43 +159,68 @@ class Outbox:
         heartbeat_to: Sequence[ReplicaId],
         *,
         frame_bytes_max: int,
+        guests: Collection[ReplicaId] = (),
     ) -> list[tuple[ReplicaId, bytes]]:
         """Pack everything into frames, in order of destination, and empty the box.
 
         Destinations that get the same messages (the usual case for a multicast) share one
-        encoding of the whole frame.
+        encoding of the whole frame. *guests* get bodies without heads.
         """
+        room = frame_bytes_max - 256  # for the head and the names
+        texts = self._shared
+        if texts and not heartbeat_to:
+            # The same for everybody, in one frame: what nearly all turns send.
+            group, life = self._shared_by
+            to = self._shared_to
+            if sum(map(len, texts)) + len(texts) * (len(group) + 16) <= room and not (
+                guests and any(each in guests for each in to)
+            ):
+                self._shared = []
+                envelope = Envelope(group, life, [*map(msgspec.Raw, texts)])
+                frame = encode_frame(Frame(process, incarnation, None, [envelope]))
+                return [(destination, frame) for destination in sorted(to)]
+        self._share_out()
         lines = self._lines
         if not lines and not heartbeat_to:
             return []
         self._lines = {}
-        room = frame_bytes_max - 256  # for the head and the names
-        if len(lines) == 1 and not heartbeat_to:
-            # An acknowledgement to one: what most turns of a quiet group send.
-            [(destination, groups)] = lines.items()
-            return [
-                (destination, encode_frame(Frame(process, incarnation, None, envelopes)))
-                for _, envelopes in _split(groups, room, room)
-            ]
         for destination in heartbeat_to:
             lines.setdefault(destination, {})
         frames: list[tuple[ReplicaId, bytes]] = []
-        encoded: dict[tuple[object, ...], list[bytes]] = {}
-        room_beside = room - (len(_encoder.encode(heartbeat)) if heartbeat_to else 0)
+        encoded: list[tuple[_Packing, list[bytes]]] = []
+        room_beside = room - (len(_encode_body(heartbeat)) if heartbeat_to else 0)
         beaten = frozenset(heartbeat_to)
         for destination in sorted(lines):
             groups = lines[destination]
             beat = heartbeat if destination in beaten else None
-            key = (beat is None, *((who, *map(id, texts)) for who, texts in groups.items()))
-            packed = encoded.get(key)
+            is_guest = destination in guests
+            packed = _packed_before(encoded, (groups, beat is not None, is_guest))
             if packed is None:
-                packed = encoded[key] = [
-                    encode_frame(Frame(process, incarnation, beat if first else None, envelopes))
+                encode = _encode_body if is_guest else encode_frame
+                packed = [
+                    encode(Frame(process, incarnation, beat if first else None, envelopes))
                     for first, envelopes in _split(groups, room_beside if beat else room, room)
                 ]
+                encoded.append(((groups, beat is not None, is_guest), packed))
             for frame in packed:
                 frames.append((destination, frame))  # noqa: PERF401 -- usually one
         return frames
+
+
+_Packing = tuple[dict[tuple[str, int], list[bytes]], bool, bool]
+"""What goes into the frames for a destination: messages, a heartbeat or none, heads or none."""
+
+
+def _packed_before(
+    encoded: list[tuple[_Packing, list[bytes]]], packing: _Packing
+) -> list[bytes] | None:
+    """Give the frames that another destination gets for the same, if one does."""
+    for other, packed in encoded:
+        # A multicast is the very same object for all, which is seen at once. Where there are
+        # several groups their order counts, too.
+        if other == packing and (len(packing[0]) == 1 or list(other[0]) == list(packing[0])):
+            return packed
+    return None
 
 
 def _split(

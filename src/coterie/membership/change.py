@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coterie.kernel.errors import BadMessage
 from coterie.kernel.views import NO_VIEW, Member, ViewId
 from coterie.membership.messages import Cut, Flush, Install, Nak, Propose, Ready, Refuse
 
@@ -83,7 +84,7 @@ class ViewChange:
             self._trouble_since = None
             newcomers = vsync.discovery.due_merges() if with_us[0] == vsync.me else ()
             joined = self._clique(with_us, newcomers)
-            if len(joined) > len(with_us):
+            if len(joined) > len(with_us) or (vsync.is_to_be_renewed and with_us[0] == vsync.me):
                 self._propose(joined)
             return
         if with_us[0] == vsync.me:
@@ -240,6 +241,8 @@ class ViewChange:
     def on_refuse(self, sender: Member, message: Refuse) -> None:
         """Learn that a member has promised itself to a later view."""
         vsync = self._vsync
+        if message.promised <= message.view:
+            raise BadMessage("a refusal for the sake of an earlier view")
         vsync.note_number(message.promised)
         proposal = self._proposal
         if proposal is None or message.view != proposal.view or sender not in proposal.members:
@@ -256,8 +259,13 @@ class ViewChange:
     def on_propose(self, sender: Member, message: Propose) -> None:
         """Agree to a view, if it is newer than what we have agreed to and we reach its proposer."""
         vsync = self._vsync
+        if (message.view.proposer, message.view.incarnation) != (sender.id, sender.incarnation):
+            # Whoever took part would promise itself to a view that its proposer knows nothing of.
+            raise BadMessage("a proposal in another's name")
+        if len({member.id for member in message.members}) != len(message.members):
+            raise BadMessage("a proposal that names a replica twice")
         vsync.note_number(message.view)
-        if any(member.id not in vsync.configuration.members for member in message.members):
+        if any(member.id not in vsync.configuration.everyone for member in message.members):
             self._context.count("vsync.proposals_with_strangers")
             return
         if vsync.me not in message.members or sender not in message.members:
@@ -359,7 +367,7 @@ class ViewChange:
             and message.previous[message.members.index(vsync.me)] == vsync.current.id
             and multicast.is_plausible(message.cut)
             and multicast.is_plausible(message.stable)
-            and all(member.id in vsync.configuration.members for member in message.members)
+            and all(member.id in vsync.configuration.everyone for member in message.members)
             and not multicast.lacks(message.cut)
         )
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from coterie.kernel.views import ReplicaId
 
 
+_UNCHANGED: tuple[bool, list[ReplicaId]] = (False, [])
+
+
 class _Peer:
     """What is known of one peer."""
 
@@ -114,9 +117,15 @@ class HeartbeatDetector:
 
     def refused(self, peer: ReplicaId) -> None:
         """Learn that the peer's machine answers but the process is not there."""
-        known = self._peers[peer]
-        if known.is_heard:
+        known = self._peers.get(peer)
+        if known is not None and known.is_heard:
             self._lose(known)
+
+    def watch(self, peers: Sequence[ReplicaId]) -> None:
+        """Watch these peers from now on, and no others; what is known of them stays."""
+        known = self._peers
+        self._peers = {peer: known.get(peer) or _Peer() for peer in sorted(peers)}
+        self._changed = True
 
     def tick(self, now: Instant) -> Heartbeat:
         """Look for silent peers, and give the heartbeat to send."""
@@ -137,9 +146,11 @@ class HeartbeatDetector:
 
     def changes(self) -> tuple[bool, list[ReplicaId]]:
         """Say whether anything changed since the last call, and who was seen to restart."""
-        changed, self._changed = self._changed, False
+        if not self._changed:
+            return _UNCHANGED
+        self._changed = False
         restarted, self._restarted = self._restarted, []
-        return changed, restarted
+        return True, restarted
 
     def reaches(self, peer: ReplicaId) -> bool:
         """Say whether a peer is heard and hears us."""

@@ -41,7 +41,7 @@ class Discovery:
         self._ticks = 0
 
     def start(self) -> None:
-        """Begin to look around."""
+        """Begin to look for other views."""
         self._tick()
 
     @property
@@ -54,7 +54,7 @@ class Discovery:
         )
 
     def _everyone(self) -> list[str]:
-        return [id for id in self._vsync.configuration.members if id != self._vsync.me.id]
+        return [id for id in self._vsync.configuration.everyone if id != self._vsync.me.id]
 
     def _tick(self) -> None:
         if self._vsync.has_left:
@@ -89,6 +89,7 @@ class Discovery:
         vsync.note_number(message.view)
         if message.view == mine.id:
             return
+        vsync.above.alive_heard(message.value)
         vsync.note_departed(
             [
                 member
@@ -104,9 +105,20 @@ class Discovery:
             # They are behind, and some who they think are with them are with us: let them know.
             # Only who is ahead answers, or two could answer each other for ever.
             self._tell_where_we_are([sender.id])
+        elif not shared and self._may_not_know_our_contact(sender):
+            self._tell_where_we_are([sender.id])
         # Views that share members do not merge: the side left behind first forms its own.
         if not shared and sender in message.members[:1]:
             self._meet(sender, message)
+
+    def _may_not_know_our_contact(self, sender: Member) -> bool:
+        """Say whether we should speak for our contact: who joins may know a few of us only."""
+        contact = self._vsync.current.members[0]
+        return (
+            self._vsync.configuration.number > 1
+            and contact != self._vsync.me
+            and not self._context.in_touch(sender.id, contact.id)
+        )
 
     def _meet(self, sender: Member, message: Alive) -> None:
         vsync = self._vsync

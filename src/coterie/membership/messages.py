@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from coterie.kernel.views import Configuration, Member, ViewId
+from coterie.kernel.views import ChangedConfiguration, Configuration, Member, ViewId
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -138,6 +138,13 @@ class Leave(_Message, tag=14, frozen=True):
     view: ViewId
 
 
+class Removed(_Message, tag=15, frozen=True):
+    """The receiver was removed from the group while it was away."""
+
+    view: ViewId
+    configuration: ChangedConfiguration
+
+
 VsyncMessage = (
     Data
     | Repair
@@ -153,4 +160,5 @@ VsyncMessage = (
     | Ready
     | Install
     | Leave
+    | Removed
 )

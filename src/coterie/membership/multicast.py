@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from coterie.kernel.layers import Context
     from coterie.kernel.views import Member, ViewId
 
+_REPAIRS_A_TURN = 4
+"""How many requests for repair are answered in full in one turn; others are made again."""
+
 
 class Multicast:
     """The packets of one view at one member."""
@@ -64,12 +67,16 @@ class Multicast:
         self._known = [0] * size
         self._acked = [[0] * size for _ in range(size)]
         self._packets: list[dict[int, Batch]] = [{} for _ in range(size)]
+        self._ahead_max = 2 * context.settings.window_packets
+        """How far ahead of us what anybody has sent can be."""
         self._bytes_in_flight = 0
         self._bytes_unacked = 0
         self._packets_unacked = 0
         self._is_unacked = False
         self._answer_to: list[str] = []
         self._repair_round = 0
+        self._repaired = 0
+        """How many packets were sent again in this turn."""
 
     # ---- sending
 
@@ -103,6 +110,40 @@ class Multicast:
 
     # ---- receiving
 
+    def is_next(self, rank: int, number: int) -> bool:
+        """Say whether this is the common case, in which a packet is taken and passed up at once.
+
+        It follows the last one of its sender, nothing is known to lie behind it, and no view
+        change has begun.
+        """
+        received = self.received[rank]
+        return (
+            number == received + 1
+            and self._known[rank] == received == self._passed[rank]
+            and number + 1 not in self._packets[rank]
+            and not self.is_frozen
+        )
+
+    def take_next(  # noqa: PLR0913, PLR0917 -- as `take`
+        self,
+        rank: int,
+        number: int,
+        first: int,
+        header: bytes,
+        parsed: object,
+        payloads: list[bytes],
+    ) -> Batch:
+        """Do what `take` and `pass_up` do, in the common case only (`is_next`); give the batch."""
+        batch = Batch(self.view, self.members[rank], rank, number, first, header, parsed, payloads)
+        self._packets[rank][number] = batch
+        self._bytes_unacked += batch.size
+        self._packets_unacked += 1
+        self._is_unacked = True
+        self._known[rank] = self.received[rank] = self._passed[rank] = number
+        self._acked[self.rank][rank] = number
+        self._settle((rank,))
+        return batch
+
     def take(  # noqa: PLR0913, PLR0917 -- the fields of a packet
         self,
         rank: int,
@@ -120,7 +161,7 @@ class Multicast:
             # A repeated packet means that its sender misses our acknowledgement.
             self._is_unacked = True
             return
-        if number > received + 2 * self._context.settings.window_packets:
+        if number > received + self._ahead_max:
             self._context.count("vsync.too_far_ahead")
             return
         sender = self.members[rank]
@@ -136,32 +177,39 @@ class Multicast:
         if self._known[rank] > received:
             self._want_repair()
 
-    def pass_up(self, limit: Sequence[int] | None = None) -> list[Batch]:
-        """Give what can be passed up now, each sender's packets in order, up to *limit*."""
+    def pass_up(self, rank: int) -> list[Batch]:
+        """Give what a packet of the sender of *rank* has completed, in order."""
+        passed, received = self._passed[rank], self.received[rank]
+        if received <= passed:
+            return []
+        packets = self._packets[rank]
+        batches = [packets[number] for number in range(passed + 1, received + 1)]
+        self._passed[rank] = received
+        self._settle((rank,))
+        return batches
+
+    def pass_up_rest(self, limit: Sequence[int]) -> list[Batch]:
+        """Give what is left at the end of a view, each sender's packets in order, up to *limit*."""
         batches: list[Batch] = []
-        senders: list[int] = []
         passed = self._passed
         for rank, received in enumerate(self.received):
-            upto = received if limit is None else min(received, limit[rank])
+            upto = min(received, limit[rank])
             if upto > passed[rank]:
                 packets = self._packets[rank]
                 batches.extend(packets[number] for number in range(passed[rank] + 1, upto + 1))
                 passed[rank] = upto
-                senders.append(rank)
-        if limit is None:
-            self._settle(senders)
         return batches
 
     def on_received_vector(self, rank: int, vector: Sequence[int]) -> bool:
         """Learn what the member of *rank* has; say whether stability rose."""
         self._silent_since.pop(rank, None)
-        known = self._known
         acked = self._acked[rank]
         if vector == acked:
             return False
         if not self.is_plausible(vector) or vector[self.rank] > self.received[self.rank]:
             self._context.count("vsync.bad_vectors")
             return False
+        known = self._known
         news: list[int] = []
         for sender, number in enumerate(vector):
             if number > acked[sender]:
@@ -170,7 +218,7 @@ class Multicast:
                 if number > known[sender]:
                     known[sender] = number
                     self._want_repair()
-        return not self.is_frozen and self._settle(news)
+        return bool(news) and not self.is_frozen and self._settle(news)
 
     def _settle(self, senders: Sequence[int]) -> bool:
         """Recompute the stability of these senders' packets; forget the stable ones passed up."""
@@ -180,8 +228,11 @@ class Multicast:
             if stable > self.stable[sender]:
                 rose = True
                 self.stable[sender] = stable
-            passed = self._passed[sender]
-            forget_to = min(stable, passed)
+            elif self._forgotten[sender] == stable:
+                continue  # as nearly always: what is stable was passed up and forgotten
+            forget_to = min(stable, self._passed[sender])
+            if forget_to == self._forgotten[sender]:
+                continue
             for number in range(self._forgotten[sender] + 1, forget_to + 1):
                 batch = self._packets[sender].pop(number)
                 if sender == self.rank:
@@ -193,6 +244,7 @@ class Multicast:
 
     def send_acks(self) -> None:
         """At the end of a turn, acknowledge what someone is waiting for, in one message each."""
+        self._repaired = 0
         if self.is_frozen or not self.others:
             return
         context = self._context
@@ -290,21 +342,23 @@ class Multicast:
         A sender waits for everyone, us included, when its window is full; so nothing can be
         far ahead of what we have.
         """
-        if len(vector) != len(self.members):
+        received = self.received
+        if len(vector) != len(received):
             return False
-        ahead = 2 * self._context.settings.window_packets
-        for number, here in zip(vector, self.received, strict=True):
-            if not 0 <= number <= here + ahead:
+        ahead = self._ahead_max
+        for rank, number in enumerate(vector):  # noqa: SIM110 -- asked for every packet
+            if not 0 <= number <= received[rank] + ahead:
                 return False
         return True
 
     def learn_sent(self, sent: Sequence[int]) -> None:
-        """Learn by another way than a vector how much each member has sent."""
+        """Learn by another way than a vector how much each member has sent, and no more."""
         if not self.is_plausible(sent):
             self._context.count("vsync.bad_vectors")
             return
         for rank, number in enumerate(sent):
-            self._known[rank] = max(self._known[rank], number)
+            # Not the higher of the two: a packet that never was would be asked for for ever.
+            self._known[rank] = max(self.received[rank], number)
 
     def lacks(self, cut: Sequence[int]) -> list[tuple[int, int, int]]:
         """Give what is missing here up to *cut*."""
@@ -347,10 +401,13 @@ class Multicast:
             return True
         budget = self._context.settings.repair_packets_max
         packets = self._packets[rank]
-        complete = True
-        for number in range(
-            max(first, self._forgotten[rank] + 1), min(last, first + budget - 1) + 1
-        ):
+        begin = max(first, self._forgotten[rank] + 1)
+        end = min(last, first + budget - 1)
+        # What nobody has heard of is not looked for, number by number.
+        complete = begin > end or end <= self._known[rank]
+        for number in range(begin, min(end, self._known[rank]) + 1):
+            if self._repaired >= _REPAIRS_A_TURN * budget:
+                return False
             batch = packets.get(number)
             if batch is None:
                 complete = False
@@ -359,5 +416,6 @@ class Multicast:
                 destinations,
                 Repair(self.view, rank, number, batch.first, batch.raw_header, batch.payloads),
             )
+            self._repaired += 1
             self._context.count("vsync.repairs_sent")
         return complete

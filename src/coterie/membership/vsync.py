@@ -12,20 +12,19 @@ agreed to it; ids rise along every member's life; members that go from one view 
 together have delivered the same messages in between. It never blocks: a member that nobody
 answers installs a view of itself. It does not promise that only one view exists.
 
-Departures from the papers, and why, are in `docs/papers.md`.
+Departures from the papers, and why, are in `docs/internals/papers.md`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from coterie.kernel.backlog import Backlog
+from coterie.kernel.decoding import Decoder
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Ending, Layer, Service
 from coterie.kernel.records import Sent, Started, Stopped, ViewInstalled, ViewProposed
-from coterie.kernel.views import NO_VIEW, Member, View, ViewId
+from coterie.kernel.views import NO_VIEW, ChangedConfiguration, Member, View, ViewId
 from coterie.membership.change import ViewChange
 from coterie.membership.discovery import Discovery
 from coterie.membership.messages import (
@@ -42,6 +41,7 @@ from coterie.membership.messages import (
     Propose,
     Ready,
     Refuse,
+    Removed,
     Repair,
     VsyncMessage,
 )
@@ -51,13 +51,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coterie.kernel.layers import Context
+    from coterie.kernel.views import Configuration
 
-_decoder: msgspec.msgpack.Decoder[VsyncMessage] = msgspec.msgpack.Decoder(VsyncMessage)
+_decoder: Decoder[VsyncMessage] = Decoder(VsyncMessage)
+decode_quickly = _decoder.decode_quickly
+"""Reads one message of this layer; raises one of `DECODE_ERRORS` if it is none."""
 
 InViewMessage = Data | Repair | Ack | Nak | Direct
 _IN_VIEW = frozenset({Data, Repair, Ack, Nak, Direct})
 
-VIEW_NUMBER_MAX = 1 << 53
+VIEW_LEAP_MAX = 1 << 32
+"""How far above all view numbers known here a real one can be: no group has had so many views."""
 
 _MULTICAST_TIMERS = ("ack", "repair", "advertise")
 
@@ -71,22 +75,27 @@ class Vsync(Layer):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.me = context.me
-        self.configuration = context.configuration
         self.highest = 0
         """The highest view number seen anywhere in the group."""
         self.departed: set[Member] = set()
         """Members of the current view known to be in no view with us any more."""
         self.has_left = False
-        self.stack = "VSYNC"
+        self.is_to_be_renewed = False
+        """Whether the layers above want another view, of whomever."""
         self.change = ViewChange(self)
         self.discovery = Discovery(self)
-        self.current = View(NO_VIEW, (self.me,), (NO_VIEW,), (b"",), self.configuration)
+        self.current = View(NO_VIEW, (self.me,), (NO_VIEW,), (b"",), context.configuration)
         self._repairs_itself = True
         self.multicast = self.new_multicast(self.current)
         self._backlog = Backlog(context)
         self._early: list[tuple[Member, VsyncMessage]] = []
         self._must_consider = False
         self._leave_deadline = 0
+
+    @property
+    def configuration(self) -> Configuration:
+        """Who belongs to the group, as far as known here."""
+        return self.context.configuration
 
     # ---- the replica's life
 
@@ -98,7 +107,7 @@ class Vsync(Layer):
                 group=context.group,
                 member=self.me,
                 at=context.now,
-                stack=self.stack,
+                stack=self.context.stack,
                 configuration=self.configuration,
                 is_zombie=context.past is not None and context.past.is_zombie,
             )
@@ -125,7 +134,35 @@ class Vsync(Layer):
             wait = self.context.settings.ack_delay
             self.context.set_timer("leave", wait, self._try_to_leave)
             return
-        self.send(multicast.others, Leave(self.current.id))
+        self._go()
+
+    def be_gone(self) -> None:
+        """Learn that the group has gone on without us for good."""
+        self.context.is_removed = True
+        self.context.count("vsync.removed")
+        self._go()
+
+    def renew(self) -> None:
+        self.is_to_be_renewed = True
+        self._must_consider = True
+
+    def end_alone(self) -> None:
+        """Deliver all that we received, as who is cut off from everybody does.
+
+        We say nothing more in this view, so to the others it makes no difference.
+        """
+        multicast, above = self.multicast, self.above
+        value = above.flush_value()
+        self.freeze()
+        rest = multicast.pass_up_rest(multicast.received)
+        if rest:
+            above.deliver(rest)
+        alone = (self.me,)
+        above.end_view(Ending(self.current.id, alone, list(multicast.stable), {self.me: value}))
+
+    def _go(self) -> None:
+        self.above.leaving()
+        self.send(self.multicast.others, Leave(self.current.id))
         self.has_left = True
         self.multicast.is_frozen = True
         self.context.report(Stopped(group=self.context.group, member=self.me, at=self.context.now))
@@ -145,12 +182,19 @@ class Vsync(Layer):
     def is_stopped(self) -> bool:
         return self.multicast.is_frozen
 
-    def cast_packet(
-        self, header: bytes, first: int, payloads: list[bytes], *, safe: bool, urgent: bool
+    def cast_packet(  # noqa: PLR0913 -- the parts of a packet
+        self,
+        header: bytes,
+        first: int,
+        payloads: list[bytes],
+        *,
+        safe: bool,
+        urgent: bool,
+        parsed: object = None,
     ) -> None:
-        batch = self.multicast.send(
-            first, header, self.above.parse(header), payloads, urgent=urgent
-        )
+        if parsed is None:
+            parsed = self.above.parse(header)
+        batch = self.multicast.send(first, header, parsed, payloads, urgent=urgent)
         context = self.context
         if context.recording and payloads:
             context.report(
@@ -197,7 +241,7 @@ class Vsync(Layer):
     def finish_turn(self) -> None:
         if self.has_left:
             return
-        if self._backlog:
+        if self._backlog.casts:
             for _, first, payloads, mark in self._backlog.packets(lambda: self.can_cast):
                 header = bytes([mark]) if mark else b""
                 self.cast_packet(header, first, payloads, safe=False, urgent=False)
@@ -206,15 +250,20 @@ class Vsync(Layer):
             self.change.consider()
         self.multicast.send_acks()
 
+    def is_calm(self) -> bool:
+        """Say whether at the end of this turn only acknowledgements can be due."""
+        return not (
+            self._must_consider or self._backlog.casts or self.has_left or self.multicast.is_frozen
+        )
+
     # ---- upwards
 
-    def decode(self, message: msgspec.Raw) -> VsyncMessage:
-        """Read one message of this layer."""
-        return _decoder.decode(message)
+    decode = staticmethod(_decoder.decode)
+    """Reads one message of this layer."""
 
     def receive(self, sender: Member, message: VsyncMessage) -> None:  # noqa: C901, PLR0912 -- a table
         """Take one message."""
-        if message.view.number > VIEW_NUMBER_MAX:
+        if message.view.number > self.highest + VIEW_LEAP_MAX:
             raise BadMessage("a view number that no group comes to")
         if self.has_left:
             # Whoever still counts on us should know better.
@@ -222,7 +271,7 @@ class Vsync(Layer):
                 self.send([sender.id], Leave(message.view))
             return
         if type(message) in _IN_VIEW:  # nearly all are; a pattern for each would cost more
-            self._receive_in_view(sender, cast("InViewMessage", message))
+            self._receive_in_view(sender, message)  # type: ignore[arg-type]
             return
         match message:
             case Alive():
@@ -244,6 +293,25 @@ class Vsync(Layer):
             case Leave():
                 self.note_departed([sender])
                 self.change.on_leave(sender)
+            case Removed(configuration=configuration):
+                is_news = configuration.number > self.configuration.number
+                if is_news and self.me.id in configuration.gone:
+                    self.be_gone()
+
+    def hear_stranger(self, sender: Member, message: VsyncMessage) -> None:
+        """Take what a process says that ours does not know.
+
+        It may be a member of a later configuration, if we were away; or a former one, which was
+        away when it was removed and is to know.
+        """
+        if message.view.number > self.highest + VIEW_LEAP_MAX or self.has_left:
+            return
+        configuration = self.configuration
+        if sender.id in configuration.gone:
+            if isinstance(message, Alive) and isinstance(configuration, ChangedConfiguration):
+                self.send([sender.id], Removed(message.view, configuration))
+        elif isinstance(message, Alive):
+            self.above.alive_heard(message.value)
 
     def _receive_in_view(self, sender: Member, message: InViewMessage) -> None:
         if message.view != self.current.id:
@@ -253,25 +321,26 @@ class Vsync(Layer):
         if rank is None:
             self.context.count("vsync.from_outside_the_view")
             return
-        match message:
-            case Data():
-                multicast = self.multicast
-                self._take_packet(rank, message)
-                # The packet may have completed a cut and ended its view: then its vector is
-                # of no use, and must not be taken for one of the next view.
-                if self.multicast is multicast:
-                    self._learn_received(rank, message.received)
-                    multicast.is_urgent |= message.is_urgent
-            case Repair():
-                self._take_packet(message.rank, message)
-            case Ack():
-                self._learn_received(rank, message.received)
-                if message.wants_answer:
-                    self.multicast.answer(sender.id)
-            case Nak():
-                self._answer_nak(sender, message)
-            case Direct() if not self.multicast.is_frozen:
+        # Not a table of patterns: nearly all are of the first three kinds.
+        if isinstance(message, Direct):
+            if not self.multicast.is_frozen:
                 self.above.receive_direct(sender, message.body)
+        elif isinstance(message, Data):
+            multicast = self.multicast
+            self._take_packet(rank, message)
+            # The packet may have completed a cut and ended its view: then its vector is
+            # of no use, and must not be taken for one of the next view.
+            if self.multicast is multicast:
+                self._learn_received(rank, message.received)
+                multicast.is_urgent |= message.is_urgent
+        elif isinstance(message, Ack):
+            self._learn_received(rank, message.received)
+            if message.wants_answer:
+                self.multicast.answer(sender.id)
+        elif isinstance(message, Repair):
+            self._take_packet(message.rank, message)
+        else:
+            self._answer_nak(sender, message)
 
     def _answer_nak(self, sender: Member, message: Nak) -> None:
         for rank, first, last in message.wanted[: self.context.settings.repair_packets_max]:
@@ -287,11 +356,16 @@ class Vsync(Layer):
             self.context.count("vsync.bad_packets")
             return
         parsed = self.above.parse(packet.header)
-        multicast.take(rank, packet.number, packet.first, packet.header, parsed, packet.payloads)
+        number, first, payloads = packet.number, packet.first, packet.payloads
+        if multicast.is_next(rank, number):
+            batch = multicast.take_next(rank, number, first, packet.header, parsed, payloads)
+            self.above.deliver([batch])
+            return
+        multicast.take(rank, number, first, packet.header, parsed, payloads)
         if multicast.is_frozen:
             self.change.packets_arrived()
             return
-        batches = multicast.pass_up()
+        batches = multicast.pass_up(rank)
         if batches:
             self.above.deliver(batches)
 
@@ -329,14 +403,16 @@ class Vsync(Layer):
 
     def note_number(self, view: ViewId) -> None:
         """Learn of a view number, so that the next one proposed here is higher."""
-        if view.number < VIEW_NUMBER_MAX // 2:
-            self.highest = max(self.highest, view.number)
+        if view.number > self.highest + VIEW_LEAP_MAX:
+            raise BadMessage("a view number that no group comes to")
+        self.highest = max(self.highest, view.number)
 
     def is_with_us(self, member: Member) -> bool:
         """Say whether a member of the current view still seems to be in it."""
         if member == self.me:
             return True
-        return member not in self.departed and self.context.reaches(member.id)
+        is_ours = member.id in self.configuration.everyone
+        return is_ours and member not in self.departed and self.context.reaches(member.id)
 
     def _give_up_on(self, member: Member) -> None:
         self.discovery.shun(member)
@@ -362,7 +438,7 @@ class Vsync(Layer):
 
     def install(self, message: Install) -> None:
         """Deliver what is left of the old view, then go on in the new one."""
-        rest = self.multicast.pass_up(limit=message.cut)
+        rest = self.multicast.pass_up_rest(message.cut)
         if rest:
             self.above.deliver(rest)
         view = View(
@@ -394,9 +470,9 @@ class Vsync(Layer):
         context = self.context
         previous = self.current.id
         self.current = view
-        self.configuration = view.configuration
         self.note_number(view.id)
         self.departed.clear()
+        self.is_to_be_renewed = False
         for timer in _MULTICAST_TIMERS:
             context.cancel_timer(timer)
         self.multicast = self.new_multicast(view)

@@ -16,30 +16,31 @@
 
     counter = define(Counter)    # refuses, with the reason, what cannot be replicated
 
-`docs/host.md` tells what runs where, what is bounded, and what a class must not do.
+`docs/use/host.md` tells what runs where, what is bounded, and what a class must not do.
 """
 
-from coterie.objects.commands import Call, CloseSession, Effects, OpenSession, Read, Tick
-from coterie.objects.current import new_id, now, random, standing_in
-from coterie.objects.definition import Definition, ReplicatedObject
+from coterie.kernel.errors import ReplicaBroken
+from coterie.objects.classes.definition import Definition, ReplicatedObject
+from coterie.objects.classes.faces import AsyncQuery, AsyncUpdate, MethodResult
+from coterie.objects.classes.methods import Argument, Method, MethodKind, query, update
+from coterie.objects.classes.reading import define
 from coterie.objects.errors import (
     BadArguments,
     BadResult,
     BadSnapshot,
+    Changed,
     CommandTooLarge,
+    MethodFailed,
+    NotAllowed,
     NotInAnUpdate,
     NotReplicable,
-    QueryFailed,
-    ReplicaBroken,
     ResultTooLarge,
     StateNotEncodable,
     UnknownMethod,
 )
-from coterie.objects.faces import AsyncQuery, AsyncUpdate, Result
-from coterie.objects.fronts import Front, Level, NoFront
-from coterie.objects.host import ObjectHost
-from coterie.objects.methods import Argument, Kind, Method, query, update
-from coterie.objects.outcomes import (
+from coterie.objects.execution.commands import Call, CloseSession, OpenSession, Read, Tick
+from coterie.objects.execution.current import new_id, now, random, standing_in
+from coterie.objects.execution.outcomes import (
     AllDone,
     AlreadyForgotten,
     Answer,
@@ -52,7 +53,8 @@ from coterie.objects.outcomes import (
     SessionEvicted,
     WindowFull,
 )
-from coterie.objects.reading import define
+from coterie.objects.fronts import Front, Level, NoFront
+from coterie.objects.host import ObjectHost
 from coterie.objects.settings import DEFAULT_HOST_SETTINGS, HostSettings
 
 __all__ = [
@@ -67,19 +69,22 @@ __all__ = [
     "BadResult",
     "BadSnapshot",
     "Call",
+    "Changed",
     "CloseSession",
     "Closed",
     "CommandTooLarge",
     "Definition",
     "Done",
-    "Effects",
     "Failed",
     "Front",
     "HostSettings",
-    "Kind",
     "Level",
     "Method",
+    "MethodFailed",
+    "MethodKind",
+    "MethodResult",
     "NoFront",
+    "NotAllowed",
     "NotInAnUpdate",
     "NotReplicable",
     "NotTaken",
@@ -87,11 +92,9 @@ __all__ = [
     "OpenSession",
     "Opened",
     "Outcome",
-    "QueryFailed",
     "Read",
     "ReplicaBroken",
     "ReplicatedObject",
-    "Result",
     "ResultTooLarge",
     "SessionEvicted",
     "StateNotEncodable",

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
     from coterie.kernel.views import ReplicaId
 
-Known = tuple[tuple[int, int], ...]
+KnownVersions = tuple[tuple[int, int], ...]
 """The versions a replica knows, each with the fingerprint of its class."""
 
 
 class Announcements:
     """What each replica of the group announced last."""
 
-    def __init__(self, announced: Sequence[tuple[ReplicaId, Known]] = ()) -> None:
-        self._known: dict[ReplicaId, Known] = dict(announced)
+    def __init__(self, announced: Sequence[tuple[ReplicaId, KnownVersions]] = ()) -> None:
+        self._known: dict[ReplicaId, KnownVersions] = dict(announced)
 
-    def take(self, replica: ReplicaId, known: Known, members: Sequence[ReplicaId]) -> None:
+    def take(self, replica: ReplicaId, known: KnownVersions, members: Sequence[ReplicaId]) -> None:
         """Note what a replica knows; forget those that are not in the group any more."""
         self._known[replica] = known
         self._known = {each: self._known[each] for each in members if each in self._known}
 
-    def of(self, replica: ReplicaId) -> Known | None:
+    def of(self, replica: ReplicaId) -> KnownVersions | None:
         """Give what a replica announced last."""
         return self._known.get(replica)
 
@@ -43,7 +43,7 @@ class Announcements:
         """Say whether a replica announced this very class of this version."""
         return (version, fingerprint) in self._known.get(replica, ())
 
-    def to_list(self) -> list[tuple[ReplicaId, Known]]:
+    def to_list(self) -> list[tuple[ReplicaId, KnownVersions]]:
         """Give everything, for snapshots and digests."""
         return sorted(self._known.items())
 

@@ -1,6 +1,17 @@
 """What can go wrong between an object, its callers and the platform. Each says what to do."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from coterie.kernel.errors import CoterieError, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Any
+
+    from coterie.kernel.engine import Standing
+    from coterie.kernel.views import Viewstamp
 
 
 class NotReplicable(CoterieError):
@@ -17,6 +28,10 @@ class BadArguments(Refused):
 
 class CommandTooLarge(Refused):
     """A call is larger than the host's settings allow; nothing was proposed."""
+
+
+class NotAllowed(Refused):
+    """The client may not call the method, by what it has shown; nothing was proposed."""
 
 
 class BadResult(CoterieError):
@@ -39,16 +54,37 @@ class BadSnapshot(CoterieError):
     """A state from elsewhere cannot be taken over; the old one stays."""
 
 
-class ReplicaBroken(CoterieError):
-    """This replica may have strayed from the others and must stop; start it again, empty.
+class MethodFailed(CoterieError):
+    """The method raised; an update that raises leaves no trace.
 
-    Raised when something happened inside an update that cannot be the same everywhere, such as
-    running out of memory. From then on everything but reading `reason` raises it again.
+    `error` is the name of the exception's class, `message` what it said. Inside a transaction,
+    which may go on, a call is not ordered yet: there `viewstamp` and `standing` are None. An error
+    that the class declares is raised as itself instead, with this as its `__cause__`.
     """
 
+    def __init__(
+        self,
+        error: str,
+        message: str,
+        viewstamp: Viewstamp | None = None,
+        standing: Standing | None = None,
+        fields: bytes = b"",
+    ) -> None:
+        super().__init__(f"{error}: {message}" if message else error)
+        self.error = error
+        self.message = message
+        self.viewstamp = viewstamp
+        self.standing = standing
+        self.fields = fields
+        """Of a declared error, what it is made from (`coterie.objects.classes.declared`)."""
+        self.follow: Callable[[], Awaitable[Any]] | None = None
+        """Gives what becomes of the call, where the failure may not be the end of it."""
 
-class QueryFailed(CoterieError):
-    """A query raised; the message names the error."""
+    async def settled(self) -> Any:  # noqa: ANN401 -- a result of whichever method failed
+        """Wait until the outcome stands for ever: give the result, or raise the failure."""
+        if self.follow is None:
+            raise self
+        return await self.follow()
 
 
 class NotPrimary(Refused):
@@ -57,3 +93,7 @@ class NotPrimary(Refused):
 
 class TransferUnfinished(CoterieError):
     """An object was asked to take over a state and did not say that it had."""
+
+
+class Changed(MethodFailed):
+    """What an update rests on has changed (`options(if_unchanged=...)`): read again, and decide."""

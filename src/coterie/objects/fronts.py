@@ -9,16 +9,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coterie.kernel.engine import Status
-    from coterie.objects.outcomes import Answer
+    from coterie.kernel.requests import ServiceRequest
+    from coterie.kernel.views import ViewId
+    from coterie.objects.execution.outcomes import Answer
 
 
 class Level(enum.Enum):
     """How much a read may claim."""
 
     DIRTY = "dirty"
-    """This replica, all it knows."""
+    """What this replica knows, also what may be rolled back."""
     WEAK = "weak"
-    """This replica, only what is authoritative; it may be old."""
+    """What this replica knows to be authoritative; it may be old."""
     CONSISTENT = "consistent"
     """Linearizable: the read takes a place in the order."""
 
@@ -28,6 +30,19 @@ class Proposer(Protocol):
 
     def propose(self, payloads: Sequence[bytes]) -> object:
         """Have entries ordered; raise `Refused`, with no effect, when too much is waiting."""
+
+
+class Synchroniser(Protocol):
+    """The layer that decides who speaks to clients that know nothing of replication (ONUS)."""
+
+    def receive(self, request: ServiceRequest, *, relay: bool = False) -> bool:
+        """Take a request that is not on record; say whether it is kept."""
+
+    def has_onus(self, client: int) -> bool:
+        """Say whether this replica speaks for a client in the present view."""
+
+    def delivered(self, request: ServiceRequest, view: ViewId) -> bool:
+        """Learn that a request is executed; say whether this replica answers it."""
 
 
 class Front(Protocol):
@@ -45,8 +60,8 @@ class Front(Protocol):
     def restored(self, position: int) -> None:
         """Learn that the state was replaced: ask `outcome_of` for what is still waited for."""
 
-    def status(self, status: Status) -> None:
-        """Learn that this replica's standing in the group changed."""
+    def status_changed(self, status: Status) -> None:
+        """Learn that this replica's role, view or members have changed."""
 
 
 class NoFront:
@@ -64,5 +79,5 @@ class NoFront:
     def restored(self, position: int) -> None:
         pass
 
-    def status(self, status: Status) -> None:
+    def status_changed(self, status: Status) -> None:
         pass

@@ -6,6 +6,9 @@ that the paper leaves to it: what a message means, when to answer a client, how 
 packed. For most uses a plain class with `@update` methods is less work and promises more
 (`coterie.objects.define`); this is for those who know the paper, and for comparing with it.
 
+Such an object is served like any other: `coterie serve examples/replicated_value.py:ValueReplica`
+(`coterie.service.engines.stack_paper`), and its clients connect with `coterie.client.paper`.
+
 An `ObjectReplica` is an `EngineHost`, so every engine can carry it. Three things the paper leaves
 open are settled here.
 
@@ -31,6 +34,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from coterie.kernel.decoding import Decoder
 from coterie.kernel.engine import Role, Run, Standing, Status
 from coterie.kernel.views import Member, ViewId
 from coterie.objects.errors import BadSnapshot, NotPrimary, TransferUnfinished
@@ -46,7 +50,7 @@ TransferId = int
 CHUNK_BYTES = 256 << 10
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[tuple[bytes, list[bytes]]]).decode
+_decode = Decoder(list[tuple[bytes, list[bytes]]]).decode
 
 
 class Membership(Protocol):
@@ -54,7 +58,7 @@ class Membership(Protocol):
 
     @property
     def me(self) -> ObjectId:
-        """Who we are."""
+        """The replica whose seat this is."""
 
     def propose(self, payloads: Sequence[bytes]) -> object:
         """Have messages ordered; see `coterie.kernel.engine.Engine`."""
@@ -110,6 +114,11 @@ class ObjectReplica:
 
     def view_callback(self, members: tuple[ObjectId, ...], primary: bool) -> None:  # noqa: FBT001
         """Learn who is in the view, and whether it is primary."""
+
+    @property
+    def standing(self) -> Status | None:
+        """Where the engine says that this replica stands; None before its first turn."""
+        return self._status
 
     # ---- communication within the object group (7.2)
 
@@ -181,7 +190,7 @@ class ObjectReplica:
         """Hand messages to the object."""
         if standing is Standing.NON_PRIMARY:
             return
-        safe = standing is Standing.AUTHORITATIVE
+        safe = standing.is_final
         if not safe and self._twin is None:
             self._twin = self._make_twin()
         for run in runs:
@@ -232,7 +241,7 @@ class ObjectReplica:
             self._is_mute = False
         self._position = position
 
-    def status(self, status: Status) -> None:
+    def status_changed(self, status: Status) -> None:
         """Tell the object about a new view."""
         before, self._status = self._status, status
         if before is None or (before.members, before.role) != (status.members, status.role):

@@ -1,4 +1,4 @@
-"""Every limit of the host, in one place. `docs/host.md` says what happens at each.
+"""Every limit of the host, in one place. `docs/use/host.md` says what happens at each.
 
 Limits that decide what becomes of a command (all of *sessions*, *results* and *group time*) must
 be the same on all replicas of a group, for they are part of what replicas compute.
@@ -32,9 +32,18 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How many results a session keeps above the number its client said it needs no more; at the
     limit a new request is refused until the client says so of more."""
     window_bytes_max: int = 1 << 20
-    """The same in bytes of results."""
+    """How many bytes of results a session keeps; at the limit a new request is refused."""
     sessions_bytes_max: int = 64 << 20
     """Bytes of results in all sessions; at the limit sessions are evicted, oldest use first."""
+
+    # Clients that know nothing of replication (ONUS).
+    clients_max: int = 10_000
+    """Of how many clients the last reply is kept; at the limit a new client is refused."""
+    client_lease: Duration = seconds(60)
+    """A client is forgotten when it has been silent for so much group time. Whoever sends a
+    request again must have stopped before half of it has passed."""
+    replies_bytes_max: int = 64 << 20
+    """Bytes of replies kept; at the limit new requests are refused."""
 
     # Group time.
     leap: Duration = seconds(5)
@@ -46,8 +55,10 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     digest_interval: int = 1000
     """A digest of the state is reported every so many positions, times one more for each
     `digest_bytes` of state, so that its cost stays a fixed part of the whole; 0 is never."""
+    compare_digests: bool = False
+    """Whether replicas tell each other their digests, and one that has strayed stops."""
     digest_bytes: int = 64 << 10
-    """See `digest_interval`."""
+    """Each so many bytes of state make digests rarer (`digest_interval`)."""
     digest_bytes_max: int = 8 << 20
     """A larger state is digested on demand only: encoding it would hold up the replica."""
     dump_interval: int = 0

@@ -42,6 +42,11 @@ class OrderLayer(Layer):
         self.rank = 0
         self.backlog = Backlog(context)
         self._numbered = 0
+        self._tells_receipt = False
+
+    def assembled(self) -> None:
+        # Most layers hear of what is delivered only, and are not asked.
+        self._tells_receipt = type(self.above).received_batches is not Layer.received_batches
 
     def cast(self, payloads: Sequence[bytes], *, safe: bool = False, mark: int = 0) -> int:
         return self.backlog.add(payloads, safe=safe, mark=mark)
@@ -78,6 +83,12 @@ class OrderLayer(Layer):
     def deliver_in_order(self) -> None:
         """Deliver what has become deliverable."""
         self._hand_up(self.next_in_order(ignore_stability=False), Delivery.REGULAR)
+
+    def hand_up_next(self, batch: Batch) -> None:
+        """Hand up the one batch that is next in the order of a view that goes on."""
+        batch.number = self._numbered + 1
+        self._numbered += len(batch.payloads)
+        self.above.deliver([batch])
 
     # ---- the end of a view
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.kernel.errors import DECODE_ERRORS, BadMessage
+from coterie.kernel.decoding import Decoder
+from coterie.kernel.errors import BadMessage
 from coterie.ordering.delivery import OrderLayer
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from coterie.kernel.layers import Batch, Context, Ending
 
 
-class Order(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class SequencerHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The header of every packet.
 
     `runs` is filled in by the sequencer: (rank, count) pairs, meaning that the next *count*
@@ -39,8 +40,13 @@ class Order(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mark: int = 0
 
 
+_ITSELF = [(0, 1)]
+"""The order of a packet of the sequencer that follows everything ordered before."""
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Order)
+ITSELF = SequencerHeader(safe=False, runs=_ITSELF)
+"""The header of a packet of the sequencer that orders nothing but itself, as nearly all do."""
+ITSELF_HEADER = _encoder.encode(ITSELF)
+_decoder = Decoder(SequencerHeader)
 
 
 class DynamicSequencer(OrderLayer):
@@ -66,32 +72,68 @@ class DynamicSequencer(OrderLayer):
     # ---- downwards
 
     def finish_turn(self) -> None:
-        if self.backlog:
+        if self.backlog.casts:
             is_sequencer = self.rank == 0
             for safe, first, payloads, mark in self.backlog.packets(lambda: self.below.can_cast):
                 runs = [*self._take_unordered(), (0, 1)] if is_sequencer else []
-                order = Order(safe, runs, mark)
+                order = SequencerHeader(safe, runs, mark)
                 self._send(order, first, payloads, urgent=safe or self._unordered_is_safe)
         if self._unordered and self.below.can_cast:
-            order = Order(safe=False, runs=self._take_unordered())
+            order = SequencerHeader(safe=False, runs=self._take_unordered())
             self._send(order, 0, [], urgent=self._unordered_is_safe)
         if not self._unordered:
             self._unordered_is_safe = False
 
-    def _send(self, order: Order, first: int, payloads: list[bytes], *, urgent: bool) -> None:
+    def _send(
+        self, order: SequencerHeader, first: int, payloads: list[bytes], *, urgent: bool
+    ) -> None:
         header = _encoder.encode(order)
-        self.below.cast_packet(header, first, payloads, safe=order.safe, urgent=urgent)
+        self.below.cast_packet(
+            header, first, payloads, safe=order.safe, urgent=urgent, parsed=order
+        )
 
     def _take_unordered(self) -> list[tuple[int, int]]:
         runs, self._unordered = self._unordered, []
         return runs
 
+    # ---- the common case (`coterie.bypass`)
+
+    def is_clear(self) -> bool:
+        """Say whether the sequencer's next packet is delivered as it comes: nothing waits."""
+        return not self._order and not self._waiting[0]
+
+    def is_calm(self) -> bool:
+        """Say whether this turn has left nothing to be sent or ordered."""
+        return not self.backlog.casts and not self._unordered
+
+    def orders_at_once(self, payloads: Sequence[bytes]) -> bool:
+        """Say whether these messages, cast now, leave as one packet that orders itself."""
+        if self.rank or not self.is_clear():
+            return False
+        settings = self.context.settings
+        size = sum(map(len, payloads))
+        return (
+            size <= settings.packet_bytes_max
+            and size <= settings.payload_bytes_max
+            and len(payloads) <= settings.packet_messages_max
+        )
+
+    def pass_next(self, batch: Batch) -> None:
+        """Give the sequencer's next batch its place."""
+        self._delivered[0] = batch.packet
+        batch.number = self._numbered + 1
+        self._numbered += len(batch.payloads)
+
+    def forget_safety(self) -> None:
+        """End a turn in which nothing was left to be ordered."""
+        self._unordered_is_safe = False
+
     # ---- upwards
 
-    def parse(self, header: bytes) -> Order:
+    def parse(self, header: bytes) -> SequencerHeader:
         try:
             order = _decoder.decode(header)
-        except DECODE_ERRORS as error:
+        except msgspec.DecodeError as error:
             raise BadMessage(f"not a sequencer's header: {error}") from None
         size = len(self.members)
         limit = 2 * size * self.context.settings.window_packets
@@ -100,10 +142,33 @@ class DynamicSequencer(OrderLayer):
                 raise BadMessage("an order of packets that cannot exist")
         return order
 
+    def is_next(self, batch: Batch, order: SequencerHeader) -> bool:
+        """Say whether this is the common case, in which a batch is delivered as it comes.
+
+        It is the sequencer's own, brings the place of nothing but itself, waits for nobody, and
+        nothing waits before it.
+        """
+        return (
+            batch.rank == 0
+            and not order.safe
+            and order.runs == _ITSELF
+            and not self._order
+            and not self._waiting[0]
+            and bool(batch.payloads)
+        )
+
     def deliver(self, batches: list[Batch]) -> None:
+        batch = batches[0]
+        order = batch.header
+        assert isinstance(order, SequencerHeader)
+        if len(batches) == 1 and self.is_next(batch, order):
+            batch.mark = order.mark
+            self._delivered[0] = batch.packet
+            self.hand_up_next(batch)
+            return
         for batch in batches:
             order = batch.header
-            assert isinstance(order, Order)
+            assert isinstance(order, SequencerHeader)
             batch.safe = order.safe
             batch.mark = order.mark
             if batch.payloads:
@@ -113,7 +178,10 @@ class DynamicSequencer(OrderLayer):
             if batch.rank == 0:
                 for rank, count in order.runs:
                     self._order.extend([(rank, batch.packet)] * count)
-        self.deliver_in_order()
+        if self._tells_receipt:
+            self.above.received_batches(batches)
+        if self._order:
+            self.deliver_in_order()
 
     def _note_unordered(self, batch: Batch) -> None:
         """Remember a packet for this turn's order."""
@@ -125,7 +193,8 @@ class DynamicSequencer(OrderLayer):
         self._unordered_is_safe |= batch.safe
 
     def stability_rose(self) -> None:
-        self.deliver_in_order()
+        if self._order:
+            self.deliver_in_order()
         self.above.stability_rose()
 
     def next_in_order(self, *, ignore_stability: bool) -> Iterator[Batch]:

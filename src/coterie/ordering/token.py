@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.kernel.errors import DECODE_ERRORS, BadMessage
+from coterie.kernel.decoding import Decoder
+from coterie.kernel.errors import BadMessage
 from coterie.kernel.views import View
 from coterie.ordering.delivery import OrderLayer
 
@@ -59,7 +60,7 @@ class TokenWanted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=10
     """A member has something to send and believes the token to be at rest."""
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class TokenHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The header of every packet: its number in the order."""
 
     safe: bool
@@ -78,10 +79,10 @@ _TAGS = frozenset({101, 102, 103})
 _NUMBER_MAX = 1 << 53
 
 _encoder = msgspec.msgpack.Encoder()
-_place_decoder = msgspec.msgpack.Decoder(Place)
-_value_decoder = msgspec.msgpack.Decoder(_Value)
-_message_decoder: msgspec.msgpack.Decoder[Token | TokenArrived | TokenWanted] = (
-    msgspec.msgpack.Decoder(Token | TokenArrived | TokenWanted)
+_place_decoder = Decoder(TokenHeader)
+_value_decoder = Decoder(_Value)
+_message_decoder: Decoder[Token | TokenArrived | TokenWanted] = Decoder(
+    Token | TokenArrived | TokenWanted
 )
 
 
@@ -89,7 +90,7 @@ def _read_value(value: bytes) -> _Value:
     """Read what a member said; the first view, of ourselves alone, comes without a value."""
     try:
         return _value_decoder.decode(value)
-    except DECODE_ERRORS:
+    except msgspec.DecodeError:
         return _Value(0, b"")
 
 
@@ -103,6 +104,7 @@ class RotatingToken(OrderLayer):
         self.begin_order()
 
     def assembled(self) -> None:
+        super().assembled()
         self.below.carry_repairs()
 
     def begin_order(self) -> None:
@@ -139,7 +141,7 @@ class RotatingToken(OrderLayer):
             return
         try:
             message = _message_decoder.decode(body)
-        except DECODE_ERRORS as error:
+        except msgspec.DecodeError as error:
             raise BadMessage(f"not a message of the token layer: {error}") from None
         match message:
             case Token():
@@ -157,7 +159,9 @@ class RotatingToken(OrderLayer):
         size = len(self.members)
         if (
             not len(token.have) == len(token.sent) == size
-            or max(token.hop, token.order) > _NUMBER_MAX
+            or max(token.hop, token.order, token.idle) > _NUMBER_MAX
+            or token.idle < 0
+            or len(token.wanted) > self.context.settings.repair_packets_max
         ):
             raise BadMessage("a token that no view of ours can have")
         if token.hop <= self._hop:
@@ -181,12 +185,15 @@ class RotatingToken(OrderLayer):
         self._has_arrived = False
         wanted = [
             (rank, first, last)
-            for rank, first, last in token.wanted
+            for rank, first, last in dict.fromkeys(token.wanted)
             if not self.below.repair(rank, first, last)
         ]
         # What we knew to be missing on the last visit and is still not here is really lost.
         limit = self.context.settings.repair_packets_max
         wanted += [gap for gap in self.below.missing() if gap not in wanted]
+        # Who sends puts on the token how much; beyond that nobody has anything, and a want for it
+        # would keep the token going round.
+        wanted = [gap for gap in wanted if gap[2] <= token.sent[gap[0]]]
         self.below.learn_sent(token.sent)
         order = self._send_backlog(token.order)
         have = list(token.have)
@@ -212,7 +219,7 @@ class RotatingToken(OrderLayer):
         """Number and multicast what waits here, within the limit of a visit."""
         for safe, first, payloads, mark in self.backlog.packets(lambda: self.below.can_cast):
             order += 1
-            header = _encoder.encode(Place(safe, order, mark))
+            header = _encoder.encode(TokenHeader(safe, order, mark))
             self.below.cast_packet(header, first, payloads, safe=safe, urgent=False)
         return order
 
@@ -250,17 +257,17 @@ class RotatingToken(OrderLayer):
 
     # ---- the order
 
-    def parse(self, header: bytes) -> Place:
+    def parse(self, header: bytes) -> TokenHeader:
         try:
             return _place_decoder.decode(header)
-        except DECODE_ERRORS as error:
+        except msgspec.DecodeError as error:
             raise BadMessage(f"not a token holder's header: {error}") from None
 
     def deliver(self, batches: list[Batch]) -> None:
         waiting = self._waiting
         for batch in batches:
             place = batch.header
-            assert isinstance(place, Place)
+            assert isinstance(place, TokenHeader)
             if place.order in waiting or place.order <= self._delivered_to:
                 # A number is given once; a second packet with it cannot be ordered.
                 self.context.count("token.numbers_given_twice")
@@ -268,6 +275,8 @@ class RotatingToken(OrderLayer):
             batch.safe = place.safe
             batch.mark = place.mark
             waiting[place.order] = batch
+        if self._tells_receipt:
+            self.above.received_batches(batches)
         while self._have + 1 in waiting:
             self._have += 1
         self.deliver_in_order()

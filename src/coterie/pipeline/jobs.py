@@ -1,14 +1,17 @@
 """The jobs of the pipeline: thin, in one order, each leaving its result in a folder.
 
-    <out>/lake/                     the journals as tables (`seal`)
-    <out>/history/                  every entry once, with its standing (`history`)
-    <out>/forced/, transactions/    the same for cohorts: events, and how transactions ended
-    <out>/verdicts/, violations/    what was promised, and whether it was kept (`verify`)
-    <out>/events/                   executed updates, where the class is known (`events`)
+    <out>/lake/             the journals as tables (`seal`)
+    <out>/tables/           one version of all that follows from them (`publish.manifest`):
+        history/                 every entry once, with its standing (`history`)
+        forced/, transactions/   the same for cohorts: events, and how transactions ended
+        verdicts/, violations/   what was promised, and whether it was kept (`verify`)
+        events/, states/         executed updates, and states, where the class is known (`events`)
+        update_<class>_<method>/ the same updates with typed columns (`publish.typed`)
+    <out>/views.sql         all of these as views
     <out>/report.html, figures.json, figures/    (`report`)
 
-A result replaces the one of an earlier run: it is written beside it, and renamed. One run at a time
-may work on a folder; the claim on it ends with the process, however that ends.
+Tables replace those of an earlier run all at once. One run at a time may work on a folder; the
+claim on it ends with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -17,45 +20,46 @@ import fcntl
 import shutil
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.journal import FileDisk, list_journals
+import pyarrow as pa
+
 from coterie.kernel.errors import CoterieError
-from coterie.pipeline.cohort_history import cohort_groups
-from coterie.pipeline.events import write_events
-from coterie.pipeline.findings import findings_of
-from coterie.pipeline.lake import Lake
-from coterie.pipeline.planning import NoJournals
-from coterie.pipeline.problems import problems_of
-from coterie.pipeline.reconstruct import history
-from coterie.pipeline.report import write_report
-from coterie.pipeline.sealing import seal
-from coterie.pipeline.transaction_tables import (
-    FORCED_FOLDER,
-    TRANSACTIONS_FOLDER,
-    count_outcomes,
-    forced_events,
-    transactions,
-)
-from coterie.pipeline.verify import verify
+from coterie.pipeline.engines import families, families_of
+from coterie.pipeline.engines.family import Wanted
+from coterie.pipeline.history.verify import CLOCK_BOUND, judge, judge_alone
+from coterie.pipeline.lake.lake import Lake
+from coterie.pipeline.lake.problems import Wrong, wrong_with
+from coterie.pipeline.lake.remembered import BadFile, check_files
+from coterie.pipeline.lake.sealing import seal_surveyed
+from coterie.pipeline.outcomes import Basis, Outcome, outcome_of
+from coterie.pipeline.publish.manifest import Draft, read_rows, table_of
+from coterie.pipeline.publish.report import write_report
+from coterie.pipeline.publish.typed import PREFIX
+from coterie.pipeline.publish.views import write_views
+from coterie.pipeline.read.places import look_for_journals
+from coterie.pipeline.read.planning import survey
+from coterie.pipeline.read.schemas import EVENTS, STATES, VERDICTS, VIOLATIONS
+from coterie.pipeline.read.seals import tampering_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from coterie.pipeline.replay import Program
+    from coterie.journal.keyed import SealKey
+    from coterie.pipeline.history.replay import Program
 
 JOBS = ("seal", "history", "verify", "events", "report")
+JUDGED = ("history", "verify", "events")
+"""Those that come of judging every range once: what is wanted of them is done together."""
 LOCK = "_lock"
-_DEPTH = 4
-"""How many folders below the one named journals are looked for."""
 
 
 @dataclass(slots=True)
-class Outcome:
+class JobOutcome:
     """What a run of the pipeline found."""
 
     out: Path
@@ -66,22 +70,64 @@ class Outcome:
     """How many transactions of each coordinating group ended how."""
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     violations: list[dict[str, Any]] = field(default_factory=list)
-    findings: int = 0
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    """All that is wrong with the journals, or should be said of them, as rows of `findings`."""
     problems: list[str] = field(default_factory=list)
     """What is wrong with the journals, in sentences: verdicts speak only of what was read."""
+    tampered: list[str] = field(default_factory=list)
+    """What nobody who has the seal key wrote, in sentences; nothing where no key was given."""
+    unproven: list[str] = field(default_factory=list)
+    """What was written without the seal key, in sentences."""
+    unwritten: list[str] = field(default_factory=list)
+    """Which events could not be written, in sentences."""
     events: int = 0
     report: Path | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def is_kept(self) -> bool:
-        """Whether no promise was found broken."""
-        return not self.violations
+        """Whether no promise was found broken, and nobody has tampered with the journals."""
+        return not self.violations and not self.tampered
 
     @property
     def is_whole(self) -> bool:
-        """Whether all journals were there and could be read."""
-        return not self.problems
+        """Whether all journals were there, could be read, and are what replicas wrote."""
+        return not self.problems and not self.tampered
+
+    @property
+    def outcome(self) -> Outcome:
+        """What came of the run, in a word."""
+        return outcome_of(self.verdicts, self.violations, is_whole=self.is_whole)
+
+    def told(self) -> dict[str, Any]:
+        """Give all of it as plain values, as `--json` prints it."""
+        return {
+            "outcome": str(self.outcome),
+            "out": str(self.out),
+            "groups": self.groups,
+            "basis": {
+                group: {**asdict(basis), "told": str(basis)} for group, basis in self.bases.items()
+            },
+            "segments": self.segments,
+            "standings": self.standings,
+            "transactions": self.transactions,
+            "verdicts": self.verdicts,
+            "violations": self.violations,
+            "findings": self.findings,
+            "problems": self.problems,
+            "tampered": self.tampered,
+            "events": self.events,
+            "report": str(self.report) if self.report else None,
+            "seconds": self.seconds,
+        }
+
+    @property
+    def bases(self) -> dict[str, Basis]:
+        """What the verdicts on each group rest on."""
+        return {
+            row["group_name"]: Basis(**{name: row[name] for name in Basis.__dataclass_fields__})
+            for row in self.verdicts
+        }
 
 
 class ResultsTaken(CoterieError):
@@ -102,32 +148,6 @@ def claimed(out: Path) -> Iterator[None]:
         yield
 
 
-def find_journals(folders: Sequence[str | Path]) -> list[str]:
-    """Give the folders that hold journals, at or a little below those named."""
-    found: dict[str, None] = {}
-    for folder in folders:
-        place = Path(folder)
-        if not place.is_dir():
-            raise NoJournals(f"{folder} is no folder: name one with journals in it, or below it")
-        roots = _roots_below(place, _DEPTH)
-        if not roots:
-            raise NoJournals(
-                f"there is no journal in {folder}: a journal is a folder <group>/<replica> with "
-                "numbered lives in it, as replicas write it into their dir"
-            )
-        found.update(dict.fromkeys(roots))
-    return list(found)
-
-
-def _roots_below(folder: Path, depth: int) -> list[str]:
-    if list_journals(FileDisk(folder)):
-        return [str(folder)]
-    if not depth:
-        return []
-    inner = sorted(each for each in folder.iterdir() if each.is_dir())
-    return [root for each in inner for root in _roots_below(each, depth - 1)]
-
-
 def run_pipeline(  # noqa: PLR0913 -- all by name
     spark: SparkSession,
     folders: Sequence[str | Path],
@@ -136,87 +156,151 @@ def run_pipeline(  # noqa: PLR0913 -- all by name
     jobs: Sequence[str] = JOBS,
     programs: Mapping[str, Program] | None = None,
     growing: bool = False,
+    quiet_seconds: float = 0.0,
     strict: bool = False,
+    seal_key: SealKey | None = None,
+    verify_sources: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-) -> Outcome:
-    """Run jobs, in their order, over the journals in *folders*; results go below *out*."""
-    roots = find_journals(folders)
+) -> JobOutcome:
+    """Run jobs, in their order, over the journals in *folders*; results go below *out*.
+
+    With a *seal_key* it is told what in the journals was tampered with. Raises `LakeDamaged` if the
+    lake of earlier runs cannot be used any more.
+    """
+    roots, unread = look_for_journals(folders)
     out.mkdir(parents=True, exist_ok=True)
     lake = Lake.make(out / "lake")
-    outcome = Outcome(out)
-    unwritten: list[str] = []
-    for job in (each for each in JOBS if each in jobs):
-        progress(job)
+    outcome = JobOutcome(out)
+    bad_files: list[BadFile] = []
+    wrong: Wrong | None = None
+    if seal_key is not None:
+        outcome.tampered, outcome.unproven = tampering_in(roots, seal_key)
+    for step in _steps(jobs):
+        progress(step)
         began = time.perf_counter()
-        match job:
+        match step:
             case "seal":
-                outcome.segments = seal(spark, roots, lake, growing=growing, strict=strict)
-            case "history":
-                outcome.standings = _write_history(spark, lake, out)
-            case "verify":
-                _write_verdicts(spark, lake, roots, outcome, programs)
-            case "events":
-                outcome.events, unwritten = write_events(
-                    spark, lake, out / "events", programs or {}
+                looked = survey(roots, growing=growing, quiet_seconds=quiet_seconds)
+                sealed = seal_surveyed(
+                    spark, looked, lake, strict=strict, verify_sources=verify_sources
                 )
+                outcome.segments, bad_files = sealed.segments, sealed.bad_files
             case "report":
-                outcome.problems = [*problems_of(lake), *unwritten]
+                wrong = wrong or wrong_with(lake, spark)
+                say_what_is_wrong(outcome, wrong, unread, bad_files)
                 _recall(spark, outcome)
                 outcome.report = write_report(spark, lake, outcome)
-        outcome.seconds[job] = time.perf_counter() - began
+            case _:
+                asked = step.split("+")
+                judge_and_publish(spark, lake, roots, outcome, asked, programs or {})
+        outcome.seconds[step] = time.perf_counter() - began
+    if "seal" not in jobs:
+        bad_files = list(check_files(lake, has_content=verify_sources))
     outcome.groups = lake.groups()
-    outcome.transactions = count_outcomes(out)
-    outcome.problems = [*problems_of(lake), *unwritten]
-    outcome.findings = sum(len(findings_of(lake, group)) for group in outcome.groups)
+    outcome.transactions = outcomes_of(out)
+    say_what_is_wrong(outcome, wrong or wrong_with(lake, spark), unread, bad_files)
     return outcome
 
 
-def _write_history(spark: SparkSession, lake: Lake, out: Path) -> dict[str, int]:
-    replace_table(history(spark, lake), out / "history")
-    if cohort_groups(lake):
-        replace_table(forced_events(spark, lake), out / FORCED_FOLDER)
-        replace_table(transactions(spark, lake), out / TRANSACTIONS_FOLDER)
-    return _count_standings(spark, out)
+def say_what_is_wrong(
+    outcome: JobOutcome, wrong: Wrong, unread: list[str], bad_files: list[BadFile]
+) -> None:
+    """Gather all that is wrong with the journals, with the lake, and with what was written."""
+    outcome.findings = wrong.findings
+    outcome.problems = [
+        *outcome.unproven,
+        *unread,
+        *wrong.sentences,
+        *map(str, bad_files),
+        *outcome.unwritten,
+    ]
 
 
-def _write_verdicts(
-    spark: SparkSession,
+def _steps(jobs: Sequence[str]) -> Iterator[str]:
+    """Give what is done one after the other: history, verdicts and events come of one judging."""
+    judged = [job for job in JUDGED if job in jobs]
+    for job in JOBS:
+        if job in judged[:1]:
+            yield "+".join(judged)
+        elif job in jobs and job not in judged:
+            yield job
+
+
+def judge_and_publish(  # noqa: PLR0913, PLR0917 -- one step of `run_pipeline`
+    spark: SparkSession | None,
     lake: Lake,
     roots: Sequence[str],
-    outcome: Outcome,
-    programs: Mapping[str, Program] | None,
+    outcome: JobOutcome,
+    jobs: Sequence[str],
+    programs: Mapping[str, Program],
 ) -> None:
-    verification = verify(spark, lake, programs=programs, roots=roots)
-    verdicts, violations = verification.tables(spark)
-    replace_table(verdicts, outcome.out / "verdicts")
-    replace_table(violations, outcome.out / "violations")
-    outcome.verdicts = verification.verdicts
-    outcome.violations = verification.violations
+    """Judge every range once, and publish what the jobs ask for; without Spark, in this process."""
+    out = outcome.out
+    scratch = out / "_scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    draft = Draft(out)
+    folder = draft.folder.absolute()
+    wanted = Wanted(
+        str(scratch.absolute()),
+        tables=str(folder) if "history" in jobs else "",
+        events=str(folder) if "events" in jobs else "",
+        has_checks="verify" in jobs,
+        programs=programs,
+        roots=roots,
+        clock_bound=CLOCK_BOUND,
+    )
+    try:
+        verification = judge_alone(lake, wanted) if spark is None else judge(spark, lake, wanted)
+        if "verify" in jobs:
+            draft.add("verdicts", pa.Table.from_pylist(verification.verdicts, VERDICTS))
+            draft.add("violations", pa.Table.from_pylist(verification.violations, VIOLATIONS))
+        ended = PREFIX if "events" in jobs else ""
+        write_views(out, draft.publish(_schemas(lake, jobs), ended=ended))
+    finally:
+        draft.abandon()
+        shutil.rmtree(scratch, ignore_errors=True)
+    if "history" in jobs and spark is not None:
+        outcome.standings = _count_standings(spark, out)
+    found = verification.found.values()
+    outcome.events = sum(results.events for results in found)
+    outcome.unwritten = [problem for results in found for problem in results.problems]
+    if "verify" in jobs:
+        outcome.verdicts = verification.verdicts
+        outcome.violations = verification.violations
 
 
-def _recall(spark: SparkSession, outcome: Outcome) -> None:
+def _schemas(lake: Lake, jobs: Sequence[str]) -> dict[str, pa.Schema]:
+    """Give the tables that jobs make, whatever they find."""
+    found: dict[str, pa.Schema] = {}
+    if "history" in jobs:
+        present = {each.name: each for each in families_of(lake).values()}
+        for each in {"stack": families()["stack"], **present}.values():
+            found |= each.histories
+    if "verify" in jobs:
+        found |= {"verdicts": VERDICTS, "violations": VIOLATIONS}
+    if "events" in jobs:
+        found |= {"events": EVENTS, "states": STATES}
+    return found
+
+
+def outcomes_of(out: Path) -> dict[str, dict[str, int]]:
+    """Count how transactions of all families ended, from the tables of a run."""
+    counted: dict[str, dict[str, int]] = {}
+    for each in families().values():
+        counted |= each.outcomes(table_of(out, "transactions").parent)
+    return counted
+
+
+def _recall(spark: SparkSession, outcome: JobOutcome) -> None:
     """Take what an earlier run found, where this one did not look again."""
-    if not outcome.verdicts and (outcome.out / "verdicts").exists():
-        for name in ("verdicts", "violations"):
-            rows = spark.read.parquet(str(outcome.out / name)).collect()
-            setattr(outcome, name, [row.asDict(recursive=True) for row in rows])
-    if not outcome.standings and (outcome.out / "history").exists():
+    if not outcome.verdicts:
+        outcome.verdicts = read_rows(outcome.out, "verdicts")
+        outcome.violations = read_rows(outcome.out, "violations")
+    if not outcome.standings and table_of(outcome.out, "history").exists():
         outcome.standings = _count_standings(spark, outcome.out)
 
 
 def _count_standings(spark: SparkSession, out: Path) -> dict[str, int]:
-    counted = spark.read.parquet(str(out / "history")).groupBy("standing").count().collect()
+    history = spark.read.parquet(str(table_of(out, "history").absolute()))
+    counted = history.groupBy("standing").count().collect()
     return {row["standing"]: row["count"] for row in counted}
-
-
-def replace_table(frame: DataFrame, folder: Path) -> None:
-    """Write a table in the place of an earlier one; whoever reads meanwhile may read again."""
-    draft = folder.with_name(f"_draft-{folder.name}")
-    old = folder.with_name(f"_old-{folder.name}")
-    for left in (draft, old):
-        shutil.rmtree(left, ignore_errors=True)
-    frame.write.parquet(str(draft))
-    if folder.exists():
-        folder.rename(old)
-    draft.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)

@@ -3,7 +3,7 @@
     async with coterie.local(Dictionary, replicas=3) as dictionary:
         await dictionary.put("colour", "blue", expires_in=60)
 
-`docs/ready-made.md` says what each promises, under which stack, and in a partition without a
+`docs/use/ready-made.md` says what each promises, under which stack, and in a partition without a
 majority. Limits are class attributes; whoever needs others inherits:
 
     class Prices(Dictionary[int]):
@@ -12,6 +12,7 @@ majority. Limits are class attributes; whoever needs others inherits:
 They are part of what replicas compute, so they must be the same on all replicas of a group.
 """
 
+from coterie.ready.both_sides import Bag, LatestDictionary, LatestSet
 from coterie.ready.counter import Counter
 from coterie.ready.dictionary import Dictionary, Found
 from coterie.ready.election import Election, Term
@@ -23,6 +24,7 @@ from coterie.ready.sequence import Block, Sequence
 from coterie.ready.sets import Set
 
 __all__ = [
+    "Bag",
     "Block",
     "Claimed",
     "Counter",
@@ -31,6 +33,8 @@ __all__ = [
     "Found",
     "Full",
     "Holding",
+    "LatestDictionary",
+    "LatestSet",
     "Locks",
     "Queue",
     "QueueCounts",

@@ -36,6 +36,11 @@ def microseconds(duration: float) -> int:
     return round(duration * 1_000_000)
 
 
+def in_bytes(value: object) -> bytes:
+    """Give a value as it travels."""
+    return _encode(value, enc_hook=list)  # a deque travels as a list
+
+
 def weigh(value: object) -> int:
     """Give how many bytes a value takes on its way, which is about what it takes at rest."""
-    return len(_encode(value, enc_hook=list))  # a deque travels as a list
+    return len(in_bytes(value))

@@ -1,1 +1,1 @@
-"""Engines that stand on group communication: PRIMARY and SAFE (**objects** 4, 5)."""
+"""Engines on group communication: PRIMARY and SAFE (**objects** 4, 5), ONUS (**rsp**)."""

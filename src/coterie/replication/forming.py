@@ -3,8 +3,9 @@
 **objects** section 4, appendix A. In a new view each member multicasts its *credentials*: what its
 history holds, and whether it has lost its memory (a zombie). When all credentials are here:
 
-1. The members of the configuration that are not zombies must be a majority, or the view is a
-   *minority* and takes no updates.
+1. The configuration is that of the most advanced history among those who are no zombies; its
+   members that are no zombies must be a quorum of it, or the view is a *minority* and takes no
+   updates.
 2. The credentials say what the *initial history* of the view is. It contains every authoritative
    entry, since each was accepted by a majority, and two majorities meet.
 3. Who holds the initial history *accepts* the view at once, on record first; the others are
@@ -24,11 +25,14 @@ from zlib import crc32
 
 import msgspec
 
-from coterie.kernel.clock import milliseconds, seconds
+from coterie.kernel.clock import seconds
+from coterie.kernel.configuration import ChunksAfter, first_chunk, take_off
+from coterie.kernel.decoding import Decoder
 from coterie.kernel.engine import Checkpoint, Role, Standing, Status, Version
-from coterie.kernel.errors import DECODE_ERRORS, BadMessage
+from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Service
 from coterie.kernel.records import (
+    ConfigurationSettled,
     Delivery,
     PrimaryAccepted,
     PrimaryConfirmed,
@@ -36,7 +40,8 @@ from coterie.kernel.records import (
     TransitionalInstalled,
     ViewEnded,
 )
-from coterie.kernel.views import NO_VIEW, Member, View, ViewId
+from coterie.kernel.transfer import ENCODER_POLL
+from coterie.kernel.views import NO_VIEW, ChangedConfiguration, Configuration, Member, View, ViewId
 from coterie.replication.layer import EngineLayer
 from coterie.replication.log import NO_VERSION, Log
 from coterie.replication.messages import Accept, Credentials, FetchChunk, PrimaryMessage
@@ -45,6 +50,7 @@ from coterie.replication.transfer import Donor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from coterie.kernel.engine import Chunks
     from coterie.kernel.layers import Batch, Context, Ending, Side
 
 WORD_LASTS = seconds(60)
@@ -58,17 +64,19 @@ class _AliveValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     is_zombie: bool
     version: Version
+    configuration: ChangedConfiguration | None = None
+    """The settled one, unless it is the first."""
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[PrimaryMessage] = msgspec.msgpack.Decoder(PrimaryMessage)
-_alive_decoder = msgspec.msgpack.Decoder(_AliveValue)
+_decoder: Decoder[PrimaryMessage] = Decoder(PrimaryMessage)
+decode_direct_quickly = _decoder.decode_quickly
+"""Reads a message of the primary-view layer; raises one of `DECODE_ERRORS` if it is none."""
+_alive_decoder = Decoder(_AliveValue)
 
 
 PATIENCE = 5
 """How many times a donor is asked again before another one is asked."""
-ENCODER_POLL = milliseconds(5)
-"""How often a donor looks whether more of its state is encoded."""
 
 
 class Phase(enum.Enum):
@@ -89,7 +97,11 @@ class Fetching(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything is here."""
+        """Whether everything that was to be fetched is here."""
+
+    @property
+    def fetched(self) -> int:
+        """How many bytes of a state have come."""
 
     def requests(self) -> Sequence[PrimaryMessage]:
         """Give what to ask for now."""
@@ -124,18 +136,20 @@ class FormingViews(EngineLayer, Generic[F]):
     """The part of a primary-view layer that is the same whatever a history is."""
 
     needs = frozenset({Service.VIEWS, Service.STABILITY})
-    gives = frozenset({Service.PRIMARY_VIEWS})
+    gives = frozenset({Service.PRIMARY_VIEWS, Service.HISTORY})
     is_ordered: ClassVar[bool]
     """Whether all members deliver in the same order, so that digests of it can be compared."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.me = context.me
-        self.log = Log(bytes_max=context.settings.history_bytes)
+        self.log = Log(
+            bytes_max=context.settings.history_bytes, configuration=context.configuration
+        )
         self.is_zombie = False
         self.is_by_hand = False
         """Whether an operator said a moment ago that our history counts."""
-        self._donor = Donor(self.log, self.snapshot, context.settings.packet_bytes_max)
+        self._donor = Donor(self.log, self._state, context.settings.packet_bytes_max)
         self._view = View(NO_VIEW, (self.me,), (NO_VIEW,), (b"",), context.configuration)
 
     def _begin_view(self) -> None:
@@ -146,6 +160,8 @@ class FormingViews(EngineLayer, Generic[F]):
         self._credentials: dict[Member, Credentials] = {}
         self._initial = NO_VERSION
         self._accepted_by: list[Member] = []
+        self._configuration = self.log.configuration
+        """The one under which the view is formed: that of its initial history."""
         self._has_accepted = False
         self._transfer: F | None = None
         self._stalls = 0
@@ -157,8 +173,9 @@ class FormingViews(EngineLayer, Generic[F]):
             return
         self.is_zombie = past.is_zombie
         if past.position:
-            self.log.reset(past.position, dict(past.origins))
-            self.above.restore(past.chunks, past.position)
+            configuration, chunks = take_off(past.chunks)
+            self.log.reset(past.position, dict(past.origins), configuration)
+            self.above.restore(chunks, past.position)
         for run in past.runs:
             self.log.append(run)
         self.log.version = past.version
@@ -167,12 +184,39 @@ class FormingViews(EngineLayer, Generic[F]):
         if past.settled > self.log.settled:
             self.log.settle(past.settled)
             self.above.settle(past.settled)
+        self.context.acquaint(self.log.settled_configuration)
+
+    @property
+    def version(self) -> Version:
+        """How advanced the history is."""
+        return self.log.version
+
+    @property
+    def position(self) -> int:
+        """The position of the last entry here."""
+        return self.log.end
+
+    @property
+    def settled(self) -> int:
+        """Up to which position the history is authoritative."""
+        return self.log.settled
+
+    @property
+    def fetched(self) -> int:
+        """How many bytes have come of a state that is being fetched."""
+        return 0 if self._transfer is None else self._transfer.fetched
 
     def checkpoint(self) -> Checkpoint:
         """Give the authoritative part of the history, as it is now."""
         log = self.log
         origins = tuple(sorted(log.origins(log.settled).items()))
-        return Checkpoint(log.settled, log.version, origins, self.above.snapshot())
+        return Checkpoint(log.settled, log.version, self._state(), origins)
+
+    def _state(self) -> Chunks:
+        """Give the state at the last settled position, with its configuration."""
+        first = first_chunk(self.log.settled_configuration)
+        state = self.above.snapshot()
+        return state if first is None else ChunksAfter(first, state)
 
     # ---- what a subclass says
 
@@ -189,7 +233,7 @@ class FormingViews(EngineLayer, Generic[F]):
         raise NotImplementedError
 
     def _on_entries(self, batch: Batch) -> None:
-        """Take entries from below."""
+        """Take a batch of entries that the layer below delivered."""
         raise NotImplementedError
 
     def _adopt(self, transfer: F) -> None:
@@ -226,12 +270,19 @@ class FormingViews(EngineLayer, Generic[F]):
     # ---- a view begins and ends
 
     def view(self, view: View) -> None:
+        if self._view.id == NO_VIEW:
+            self._report_configuration(*self.log.configurations[0])
         self._report_ended()
         self._view = view
         self.context.cancel_timer("transfer")
         self._begin_view()
         self._cast(self._my_credentials())
         self._tell_status()
+
+    def _report_configuration(self, position: int, configuration: Configuration) -> None:
+        """Say by which configuration quorums are counted from a position on, unless the first."""
+        if isinstance(configuration, ChangedConfiguration):
+            self._report(ConfigurationSettled, position=position, configuration=configuration)
 
     def _report_ended(self) -> None:
         """Say what was delivered in the view that is over."""
@@ -269,7 +320,7 @@ class FormingViews(EngineLayer, Generic[F]):
                 self._on_entries(batch)
 
     def _mark(self, batch: Batch) -> int:
-        """Tell control from entries."""
+        """Give the mark that tells messages of this layer (`CONTROL`) from entries."""
         return batch.mark
 
     # ---- credentials, acceptance, confirmation
@@ -277,7 +328,7 @@ class FormingViews(EngineLayer, Generic[F]):
     def _on_control(self, sender: Member, payload: bytes) -> None:
         try:
             message = _decoder.decode(payload)
-        except DECODE_ERRORS:
+        except msgspec.DecodeError:
             self.context.count("primary.malformed")
             return
         match message:
@@ -301,19 +352,29 @@ class FormingViews(EngineLayer, Generic[F]):
 
     def _decide(self) -> None:
         """All credentials are here: everyone comes to the same conclusion."""
-        configuration = self._view.configuration
-        counted = [
-            member
-            for member in self._view.members
-            if self.counts(self._credentials[member]) and member.id in configuration.members
-        ]
-        is_by_hand = any(self._credentials[member].is_by_hand for member in counted)
-        if len(counted) < configuration.majority and not is_by_hand:
+        credentials = self._credentials
+        sound = [member for member in self._view.members if self.counts(credentials[member])]
+        self._configuration = self._configuration_of([credentials[member] for member in sound])
+        ids = {member.id for member in sound}
+        is_by_hand = any(credentials[member].is_by_hand for member in sound)
+        if not self._configuration.is_quorum(ids) and not is_by_hand:
             self._phase = Phase.MINORITY
             self._tell_status()
             return
         self._phase = Phase.FORMING
-        self._begin_forming(counted)
+        self._begin_forming(sound)
+
+    def _configuration_of(self, sound: list[Credentials]) -> Configuration:
+        """Give the configuration of the history that wins.
+
+        Not the highest that anybody names: it may be of an entry that never settled, and who knows
+        of a later one has the longer history. Whoever settled something did so jointly, so every
+        majority of the members before finds somebody who knows.
+        """
+        winner = max(sound, key=_rank, default=None)
+        if winner is None or winner.configuration is None:
+            return self._view.configuration
+        return winner.configuration
 
     def _accept(self) -> None:
         """We hold the initial history: say so, on record first."""
@@ -335,9 +396,8 @@ class FormingViews(EngineLayer, Generic[F]):
         if self._phase not in {Phase.FORMING, Phase.CONFIRMED} or sender in self._accepted_by:
             return
         self._accepted_by.append(sender)
-        configuration = self._view.configuration
         accepted = frozenset(member.id for member in self._accepted_by)
-        if self._phase is Phase.FORMING and configuration.has_majority(accepted):
+        if self._phase is Phase.FORMING and self._configuration.is_quorum(accepted):
             self._phase = Phase.CONFIRMED
             if self._has_accepted:
                 self._enter_confirmed()
@@ -407,7 +467,14 @@ class FormingViews(EngineLayer, Generic[F]):
         pass
 
     def alive_value(self) -> bytes:
-        return _encoder.encode(_AliveValue(self.is_zombie, self.log.version))
+        settled = self.log.settled_configuration
+        news = settled if isinstance(settled, ChangedConfiguration) else None
+        return _encoder.encode(_AliveValue(self.is_zombie, self.log.version, news))
+
+    def alive_heard(self, value: bytes) -> None:
+        news = _alive_decoder.decode(value).configuration
+        if news is not None and self.me.id in news.everyone:
+            self.context.acquaint(news)
 
     def proposes_merge(self, ours: Side, theirs: Side) -> bool | None:
         """The side with the more advanced history proposes, so that its members come first."""
@@ -427,7 +494,7 @@ class FormingViews(EngineLayer, Generic[F]):
     def _decode_direct(body: bytes) -> PrimaryMessage:
         try:
             return _decoder.decode(body)
-        except DECODE_ERRORS as error:
+        except msgspec.DecodeError as error:
             raise BadMessage(f"not a message of the primary-view layer: {error}") from None
 
     def _cast(self, message: Credentials | Accept) -> None:
@@ -441,7 +508,7 @@ class FormingViews(EngineLayer, Generic[F]):
         context.report(kind(group=context.group, member=self.me, at=context.now, **fields))
 
     def _tell_status(self) -> None:
-        self.above.status(
+        self.above.status_changed(
             Status(
                 role=self.role,
                 view=self._view.id,
@@ -449,5 +516,11 @@ class FormingViews(EngineLayer, Generic[F]):
                 position=self.log.end,
                 settled=self.log.settled,
                 is_zombie=self.is_zombie,
+                configuration=self.log.settled_configuration,
             )
         )
+
+
+def _rank(credentials: Credentials) -> tuple[Version, int]:
+    configuration = credentials.configuration
+    return credentials.version, 0 if configuration is None else configuration.number

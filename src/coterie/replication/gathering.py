@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.replication.messages import FetchMissing, Missing, StateOffer
-from coterie.replication.transfer import StagedState
+from coterie.replication.transfer import FetchedState
 from coterie.replication.vectors import Vector, beyond, covers, last_number
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Gathering:
         self._target = target
         self._serial = 0
         self.runs: list[Run] = []
-        self.state = StagedState()
+        self.state = FetchedState()
         self._offered_by: Member | None = None
         self._staged: Vector = dict(ours or {})
         """What we would hold with all that is here."""
@@ -55,8 +55,13 @@ class Gathering:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything is here."""
+        """Whether everything that was to be fetched is here."""
         return self.state.is_whole and not self._needs_state and covers(self._staged, self._target)
+
+    @property
+    def fetched(self) -> int:
+        """How many bytes of a state have come."""
+        return self.state.size
 
     @property
     def keeps_own(self) -> bool:

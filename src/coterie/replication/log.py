@@ -14,8 +14,9 @@ from zlib import crc32
 
 import msgspec
 
+from coterie.kernel.configuration import decode_change, follows
 from coterie.kernel.engine import Run, Version
-from coterie.kernel.views import NO_VIEW
+from coterie.kernel.views import NO_VIEW, Configuration
 from coterie.replication.vectors import Vector, beyond, last_number
 
 if TYPE_CHECKING:
@@ -24,21 +25,24 @@ if TYPE_CHECKING:
     from coterie.kernel.views import Member
 
 NO_VERSION = Version(NO_VIEW, 0)
+NOBODY = Configuration(0, ())
 _encoder = msgspec.msgpack.Encoder()
 
 
 class Log:
     """Positions are dense from 1."""
 
-    def __init__(self, *, bytes_max: int) -> None:
+    def __init__(self, *, bytes_max: int, configuration: Configuration = NOBODY) -> None:
         self.version = NO_VERSION
+        self.configurations: list[tuple[int, Configuration]] = [(0, configuration)]
+        """From which position on which one is in force: at what is settled, then all above."""
         self.start = 0
         self.end = 0
         self.settled = 0
         self.forgotten: Vector = {}
         """For every origin, the number of its last entry up to `start`."""
         self.contained: Vector = {}
-        """The same up to `end`."""
+        """For every origin, the number of its last entry up to `end`."""
         self._runs: list[Run] = []
         self._ends: list[int] = []
         """The last position of each run, to find one by."""
@@ -51,17 +55,34 @@ class Log:
         assert run.position == self.end + 1, "entries must follow each other"
         if size is None:
             size = sum(map(len, run.payloads))
+        count = len(run.payloads)
         self._runs.append(run)
         self._sizes.append(size)
         self._bytes += size
-        self.end = run.last_position
+        self.end += count
         self._ends.append(self.end)
-        self.contained[run.origin] = last_number(run)
+        self.contained[run.origin] = run.first + count - 1
+        if count == 1:
+            to = decode_change(run.payloads[0])
+            if to is not None and follows(to, self.configuration):
+                self.configurations.append((run.position, to))
+
+    @property
+    def configuration(self) -> Configuration:
+        """The one in force at the end of the history."""
+        return self.configurations[-1][1]
+
+    @property
+    def settled_configuration(self) -> Configuration:
+        """The one in force at the last settled entry."""
+        return self.configurations[0][1]
 
     def settle(self, position: int) -> None:
         """Learn what is authoritative; forget old entries that need not be kept."""
         assert self.settled <= position <= self.end, "settled beyond what is here, or backwards"
         self.settled = position
+        while len(self.configurations) > 1 and self.configurations[1][0] <= position:
+            del self.configurations[0]
         forget = 0
         while self._bytes > self._bytes_max and forget < len(self._runs):
             if self._ends[forget] > position:
@@ -80,14 +101,22 @@ class Log:
         """Drop everything above *position*, which is not below what is settled."""
         assert position >= self.settled, "an authoritative entry is never rolled back"
         kept = [run.up_to(position) for run in self._runs if run.position <= position]
+        changes = [each for each in self.configurations if each[0] <= position]
         self._runs, self._ends, self._sizes, self._bytes = [], [], [], 0
         self.end = self.start
         self.contained = dict(self.forgotten)
         for run in kept:
             self.append(run)
+        self.configurations = changes
 
-    def reset(self, position: int, origins: Mapping[Member, int]) -> None:
-        """Begin anew above a state taken over whole."""
+    def reset(
+        self,
+        position: int,
+        origins: Mapping[Member, int],
+        configuration: Configuration | None = None,
+    ) -> None:
+        """Begin anew above a state taken over whole, with the *configuration* before it if any."""
+        self.configurations = [(position, configuration or self.settled_configuration)]
         self._runs, self._ends, self._sizes, self._bytes = [], [], [], 0
         self.start = self.end = self.settled = position
         self.forgotten = dict(origins)

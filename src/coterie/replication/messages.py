@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from coterie.kernel.engine import Run, Version
-from coterie.kernel.views import Member, ViewId
+from coterie.kernel.views import ChangedConfiguration, Member, ViewId
 
 
 class Credentials(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
@@ -25,6 +25,8 @@ class Credentials(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1)
     """Whether an operator said that this history is to count, whatever was lost."""
     forgot: list[tuple[Member, int]] = []
     """Where histories are sets: what of it is in the state only."""
+    configuration: ChangedConfiguration | None = None
+    """Where histories are sequences: the one in force at the end of it."""
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
@@ -116,6 +118,12 @@ class OtherHistory(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1
     after: int
 
 
+class ForAbove(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=16):
+    """Direct: something that the layer above says to its fellows."""
+
+    body: bytes
+
+
 PrimaryMessage = (
     Credentials
     | Accept
@@ -129,4 +137,5 @@ PrimaryMessage = (
     | FetchMissing
     | Missing
     | OtherHistory
+    | ForAbove
 )

@@ -14,6 +14,9 @@ version and can outrank nothing (this is where the paper's version numbers go wr
 A member takes an entry into its history, then acknowledges it. What a majority has acknowledged
 (by name: the view it was ordered in, and the position) is authoritative: settled.
 
+Members change by entries (`members.py`). An entry settles by a quorum of the configuration in force
+at it, or with an entry behind it.
+
 Without SAFE above, entries go up when they are ordered (*optimistic*), `settle` follows, and
 `roll_back` when another history wins.
 """
@@ -23,17 +26,26 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from coterie.kernel.configuration import changed, take_off
 from coterie.kernel.engine import Role, Run, Standing, Version
 from coterie.kernel.errors import BacklogFull, BadMessage
-from coterie.kernel.layers import Service
-from coterie.kernel.records import EntriesAccepted, HistoryAdopted, RolledBack, Settled
+from coterie.kernel.layers import Batch, Service
+from coterie.kernel.records import (
+    Delivery,
+    EntriesAccepted,
+    HistoryAdopted,
+    RolledBack,
+    Settled,
+)
 from coterie.replication.forming import FormingViews, Phase
+from coterie.replication.members import RECONFIGURE, ChangingMembers
 from coterie.replication.messages import (
     AckEntries,
     Credentials,
     Entries,
     FetchChunk,
     FetchEntries,
+    ForAbove,
     OtherHistory,
     SettledUpTo,
     StateChunk,
@@ -43,17 +55,21 @@ from coterie.replication.transfer import Transfer
 from coterie.replication.vectors import last_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from coterie.kernel.layers import Batch, Context
-    from coterie.kernel.views import Member, View
+    from coterie.kernel.layers import Context
+    from coterie.kernel.views import Member, ReplicaId, View
 
 
 ANNOUNCE = "primary announce"
 """The name of the timer for telling what is settled, when there is nothing else to tell."""
 
+ANNOUNCE_ENTRIES = 16
+"""So many entries that are settled are told at once: one entry may be hundreds of calls, and who
+hears of them executes them before it acknowledges what comes next."""
 
-class PrimaryViews(FormingViews[Transfer]):
+
+class PrimaryViews(ChangingMembers):
     """The layer that keeps the history."""
 
     name = "PRIMARY"
@@ -64,8 +80,6 @@ class PrimaryViews(FormingViews[Transfer]):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._hurries = False
-        self._has_cast = False
-        """Whether something was cast in the running turn."""
         self._waiting: deque[Sequence[bytes]] = deque()
         self._waiting_bytes = 0
         # Our own entries that may have to be proposed again: first number, payloads.
@@ -107,7 +121,12 @@ class PrimaryViews(FormingViews[Transfer]):
     def _my_credentials(self) -> Credentials:
         log = self.log
         return Credentials(
-            self._view.id, log.version, log.settled, self.is_zombie, is_by_hand=self.is_by_hand
+            self._view.id,
+            log.version,
+            log.settled,
+            self.is_zombie,
+            is_by_hand=self.is_by_hand,
+            configuration=changed(log.configuration),
         )
 
     def _begin_forming(self, counted: list[Member]) -> None:
@@ -124,8 +143,10 @@ class PrimaryViews(FormingViews[Transfer]):
         donors = donors[turn:] + donors[:turn]
         log = self.log
         transfer = Transfer(donors, log.settled, initial.position, log.mark(log.settled))
-        if log.settled > initial.position:
-            # Possible only where an operator has accepted the loss of what we have.
+        is_newcomer = not log.configuration.number
+        if log.settled > initial.position or is_newcomer:
+            # The one is possible only where an operator has accepted the loss of what we have. The
+            # other begins with a state: how the first members counted is in no entry.
             transfer.start_over()
         self._start_transfer(transfer)
 
@@ -137,6 +158,7 @@ class PrimaryViews(FormingViews[Transfer]):
         self._acks[sender] = max(self._acks.get(sender, 0), self._initial.position)
         super()._on_accept(sender)
         self._settle_what_a_majority_has()
+        self._advance_configuration()
 
     def _enter_confirmed(self) -> None:
         log = self.log
@@ -149,6 +171,7 @@ class PrimaryViews(FormingViews[Transfer]):
         self._settle_what_a_majority_has()
         if not self._is_ending:
             self._propose_again()
+            self._advance_configuration()
 
     # ---- entries
 
@@ -157,14 +180,18 @@ class PrimaryViews(FormingViews[Transfer]):
             run = Run(self._view.id, batch.number, 0, batch.sender, batch.first, batch.payloads)
             self.above.deliver_runs([run], Standing.NON_PRIMARY)
             return
+        if batch.mark == RECONFIGURE and len(batch.payloads) > 1:
+            for single in _one_by_one(batch):
+                self._on_entries(single)
+            return
         position = self._ordered_to + 1
         run = Run(self._view.id, batch.number, position, batch.sender, batch.first, batch.payloads)
-        self._ordered_to = run.last_position
+        last = self._ordered_to = position + len(batch.payloads) - 1
         if self._has_accepted:
             end = self.log.end
             if position > end:
                 self._take([run], batch.size)
-            elif run.last_position > end:
+            elif last > end:
                 # A state taken over was ahead of what had been ordered here.
                 self._take([run.after(end)])
         else:
@@ -174,20 +201,81 @@ class PrimaryViews(FormingViews[Transfer]):
         """Take entries into the history, on record, then hand them up."""
         if not runs:
             return
-        log = self.log
+        log, context, me = self.log, self.context, self.me
+        group, now = context.group, context.now
         for run in runs:
             log.append(run, size)
-            self._report(EntriesAccepted, run=run)
-            if run.origin == self.me and not self._hurries:
+            context.report(EntriesAccepted(group=group, member=me, at=now, run=run))
+            origin = run.origin
+            if origin == me and not self._hurries:
                 self._no_longer_pending(last_number(run))
-            if run.origin not in self._ack_to:
-                self._ack_to.append(run.origin)
+            if origin not in self._ack_to:
+                self._ack_to.append(origin)
         if self._phase is Phase.CONFIRMED:
             log.version = Version(self._view.id, log.end)
             self._acks[self.me] = log.end
         self.above.deliver_runs(runs, Standing.OPTIMISTIC)
-        if self._view.configuration.majority == 1:
+        if self.log.configuration.majority == 1:
             self._settle_what_a_majority_has()  # no other acknowledgement will come
+
+    # ---- the common case (`coterie.bypass`)
+
+    def takes_next(self) -> bool:
+        """Say whether the next batch of entries follows what is in our history."""
+        log = self.log
+        return (
+            self._phase is Phase.CONFIRMED
+            and self._has_accepted
+            and self._ordered_to == log.end
+            and len(log.configurations[-1][1].members) > 1
+        )
+
+    def accept_next(self, batch: Batch) -> Run:
+        """Do what `deliver`, `_on_entries` and `_take` do; give what is to be handed up."""
+        self._delivered[Delivery.REGULAR].add(batch)
+        log, context, me = self.log, self.context, self.me
+        payloads, origin, view = batch.payloads, batch.sender, batch.view
+        run = Run(view, batch.number, log.end + 1, origin, batch.first, payloads)
+        log.append(run, batch.size)
+        end = self._ordered_to = self._acks[me] = log.end
+        log.version = Version(view, end)
+        context.report(EntriesAccepted(group=context.group, member=me, at=context.now, run=run))
+        if origin == me and not self._hurries:
+            self._no_longer_pending(batch.first + len(payloads) - 1)
+        if origin not in self._ack_to:
+            self._ack_to.append(origin)
+        return run
+
+    def next_to_cast(self) -> Sequence[bytes] | None:
+        """Give what is to be cast in this turn: None if nothing, empty if it is not simple."""
+        waiting = self._waiting
+        if not waiting or self.role is not Role.PRIMARY:
+            return None
+        if len(waiting) > 1 or not self.takes_next():
+            return ()
+        return waiting[0]
+
+    def cast_next(self, payloads: Sequence[bytes]) -> int:
+        """Let go of what is cast now, as `_cast_waiting` does; give its first number."""
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        first = self.context.number_messages(len(payloads))
+        self._pending.append((first, payloads))
+        self._has_cast = True
+        return first
+
+    def acknowledged(self, sender: Member, position: int) -> None:
+        """Learn that a member has our entries up to a position."""
+        if position > self._acks.get(sender, 0):
+            self._acks[sender] = position
+            log = self.log
+            if log.settled < log.end:
+                self._settle_what_a_majority_has()
+
+    def hear_settled(self, position: int) -> None:
+        """Learn what the first member says is authoritative."""
+        if self.role is Role.PRIMARY:
+            self._settle(position)
 
     def _keep_for_after_transfer(self, run: Run, size: int) -> None:
         """Entries go on while we learn; what is too much to keep will be fetched instead."""
@@ -226,32 +314,61 @@ class PrimaryViews(FormingViews[Transfer]):
     # ---- settling
 
     def _settle_what_a_majority_has(self) -> None:
-        """Find what a majority of the configuration has acknowledged in this view."""
+        """Find what a quorum of the configuration in force has acknowledged in this view."""
         if self._phase is not Phase.CONFIRMED or not self._has_accepted:
             return
-        configuration = self._view.configuration
-        members, majority, get = configuration.members, configuration.majority, self._acks.get
+        end = self.log.end
+        for position, configuration in reversed(self.log.configurations):  # nearly always one
+            held = self._held_by(configuration.members)
+            if configuration.before:
+                held = min(held, self._held_by(configuration.before))
+            if held >= position:
+                self._settle(min(held, end))
+                return
+            end = position - 1
+
+    def _held_by(self, members: tuple[ReplicaId, ...]) -> int:
+        """Give the position up to which a majority has everything; -1 where there is none."""
+        get = self._acks.get
         acks = [get(member, 0) for member in self._accepted_by if member.id in members]
-        if len(acks) >= majority:
-            acks.sort(reverse=True)
-            self._settle(acks[majority - 1])
+        majority = len(members) // 2 + 1
+        if len(acks) < majority:
+            return -1
+        acks.sort(reverse=True)
+        return acks[majority - 1]
 
     def _settle(self, position: int) -> None:
         log = self.log
         position = min(position, log.end)
         if position <= log.settled:
             return
-        if self._hurries:
-            mine = 0
-            for run in log.above(log.settled):
-                if run.position > position:
-                    break
-                if run.origin == self.me:
-                    mine = last_number(run.up_to(position))
-            self._no_longer_pending(mine)
+        if self._hurries and self._pending:
+            self._no_longer_pending(self._settled_of_mine(position))
+        before = log.settled_configuration
+        settling = [each for each in log.configurations[1:] if each[0] <= position]
         log.settle(position)
-        self._report(Settled, position=position)
+        context = self.context
+        context.report(
+            Settled(group=context.group, member=self.me, at=context.now, position=position)
+        )
+        for place, configuration in settling:
+            self._report_configuration(place, configuration)
         self.above.settle(position)
+        if log.settled_configuration is not before:
+            self._configuration_settled()
+
+    def _settled_of_mine(self, position: int) -> int:
+        """Give the number of our last entry up to *position*; 0 if it was settled before."""
+        log = self.log
+        if position == log.end:
+            return log.contained.get(self.me, 0)  # all that are here, as nearly always
+        mine = 0
+        for run in log.above(log.settled):
+            if run.position > position:
+                break
+            if run.origin == self.me:
+                mine = last_number(run.up_to(position))
+        return mine
 
     def _on_ack(self, sender: Member, message: AckEntries) -> None:
         if message.position > self._acks.get(sender, 0):
@@ -268,15 +385,17 @@ class PrimaryViews(FormingViews[Transfer]):
     def end_turn(self) -> None:
         # Not earlier: a sequencer orders at the end of its turn, and whoever proposed what it
         # ordered has a majority of three with the acknowledgement that comes with the order.
+        waiting = self._ack_to
+        settles = self._is_first and self.log.settled > self._announced
+        if not (waiting or settles or self._has_cast):
+            return  # as after most turns
         if self.role is not Role.PRIMARY or self.below.is_stopped:
             return
-        waiting = self._ack_to
-        speaks = self._has_cast or (bool(waiting) and waiting != [self.me])
         self._has_cast = False
         if waiting:
             self._acknowledge()
-        if self.log.settled > self._announced and self._view.members[0] == self.me:
-            self._announce_settled(speaks=speaks)
+        if settles:
+            self._announce_settled()
 
     def _cast_waiting(self) -> None:
         while self._waiting:
@@ -296,24 +415,23 @@ class PrimaryViews(FormingViews[Transfer]):
             self._watch_settling()
             return
         waiting, self._ack_to = self._ack_to, []
-        members = self._view.members
-        told = [
-            member
-            for member in members
-            if member != self.me and (member in waiting or member == members[0])
-        ]
-        if told:
-            self._send(AckEntries(self.log.end, wants_answer=False), *told)
+        if not self._is_first or waiting != [self.me]:
+            members = self._view.members
+            me, first = self.me, members[0]
+            told = [each for each in members if each != me and (each is first or each in waiting)]
+            if told:
+                self._send(AckEntries(self.log.end, wants_answer=False), *told)
         self._watch_settling()
 
-    def _announce_settled(self, *, speaks: bool) -> None:
+    def _announce_settled(self) -> None:
         """The first member hears from everyone, so it tells everyone.
 
-        Who proposed an entry hears from everyone itself, so nobody is in a hurry for this: it goes
-        with the next thing to be said, or after a short while. Said at once it would cost every
-        member a turn for every call, and the caller's answer would wait for the frames.
+        Who proposed an entry hears from everyone itself, so nobody is in a hurry for this: it is
+        said when there is much of it, or after a short while. Said with every entry it would have
+        every member execute the one before while the caller of this one waits for its word, and
+        what is executed together costs each less.
         """
-        if self._hurries and not speaks:
+        if self._hurries and self.log.settled - self._announced < ANNOUNCE_ENTRIES:
             if not self.context.timer_is_set(ANNOUNCE):
                 wait = self.context.settings.announce_delay
                 self.context.set_timer(ANNOUNCE, wait, self._announce_now)
@@ -345,12 +463,12 @@ class PrimaryViews(FormingViews[Transfer]):
 
     def receive_direct(self, sender: Member, body: bytes) -> None:
         message = self._decode_direct(body)
+        if isinstance(message, AckEntries):  # nearly all are this or the next
+            self._on_ack(sender, message)
+            return
         match message:
-            case AckEntries():
-                self._on_ack(sender, message)
             case SettledUpTo(position=position):
-                if self.role is Role.PRIMARY:
-                    self._settle(position)
+                self.hear_settled(position)
             case FetchEntries():
                 if self._has_accepted:
                     self._send(self._donor.answer(message), sender)
@@ -360,8 +478,13 @@ class PrimaryViews(FormingViews[Transfer]):
                 self._on_transfer(message)
             case OtherHistory(after=after):
                 self._on_other_history(after)
+            case ForAbove(body=inner):
+                self.above.receive_direct(sender, inner)
             case _:
                 raise BadMessage("an ordered message that came directly")
+
+    def send_direct(self, members: Sequence[Member], body: bytes) -> None:
+        self._send(ForAbove(body), *members)
 
     def _on_transfer(self, message: Entries | StateOffer | StateChunk) -> None:
         transfer = self._transfer
@@ -397,8 +520,11 @@ class PrimaryViews(FormingViews[Transfer]):
             restored=offer.position if offer is not None else 0,
         )
         if offer is not None:
-            log.reset(offer.position, dict(offer.origins))
-            self.above.restore(transfer.state.chunks(), offer.position)
+            configuration, chunks = take_off(transfer.state.chunks())
+            log.reset(offer.position, dict(offer.origins), configuration)
+            self._report_configuration(offer.position, log.settled_configuration)
+            self.above.restore(chunks, offer.position)
+            self.context.acquaint(log.settled_configuration)
             self._no_longer_pending(log.contained.get(self.me, 0))
         elif kept < log.end:
             log.cut_off(kept)
@@ -411,3 +537,21 @@ class PrimaryViews(FormingViews[Transfer]):
     @property
     def has_waiting_casts(self) -> bool:
         return self.role is Role.PRIMARY and bool(self._waiting)
+
+
+def _one_by_one(batch: Batch) -> Iterator[Batch]:
+    """Give a batch as batches of one message."""
+    for index, payload in enumerate(batch.payloads):
+        single = Batch(
+            batch.view,
+            batch.sender,
+            batch.rank,
+            batch.packet,
+            batch.first + index,
+            batch.raw_header,
+            batch.header,
+            [payload],
+        )
+        single.mark, single.safe, single.delivery = batch.mark, batch.safe, batch.delivery
+        single.number = batch.number + index if batch.number else 0
+        yield single

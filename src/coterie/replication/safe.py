@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GlobalSafety(EngineLayer):
-    """Holds the suffix back."""
+    """Holds the non-authoritative suffix of the history back from the object."""
 
     name = "SAFE"
     needs = frozenset({Service.PRIMARY_VIEWS, Service.TOTAL_ORDER})
@@ -43,14 +43,19 @@ class GlobalSafety(EngineLayer):
         else:
             self.above.deliver_runs(runs, standing)
 
+    def deliver_next(self, run: Run) -> None:
+        self._suffix.append(run)
+
     def settle(self, position: int) -> None:
         ready: list[Run] = []
         suffix = self._suffix
         while suffix and suffix[0].position <= position:
             run = suffix.popleft()
+            if run.position + len(run.payloads) - 1 <= position:
+                ready.append(run)  # nearly always
+                continue
             ready.append(run.up_to(position))
-            if run.last_position > position:
-                suffix.appendleft(run.after(position))
+            suffix.appendleft(run.after(position))
         self._delivered = position
         if ready:
             self.above.deliver_runs(ready, Standing.AUTHORITATIVE)

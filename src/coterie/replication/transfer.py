@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coterie.kernel.transfer import ChunkDonor, StagedState
 from coterie.replication.messages import (
     Entries,
     FetchChunk,
@@ -24,7 +25,7 @@ from coterie.replication.messages import (
 from coterie.replication.vectors import covers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from coterie.kernel.engine import Chunks, Run
     from coterie.kernel.views import Member
@@ -32,50 +33,39 @@ if TYPE_CHECKING:
 
 CHUNKS_AT_ONCE = 8
 """How many chunks of a state are asked for ahead."""
-WAITING_MAX = 1000
-"""How many requests for chunks may wait for the encoder; more are dropped, and come again."""
 NOTHING = -1
 """What a member has whose history is not the group's: not even what all histories begin with."""
 
 
-class StagedState:
-    """A state on its way, chunk by chunk."""
+class FetchedState(StagedState):
+    """A state that was offered, on its way; without an offer, none."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.begin(None)
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing of it is missing; no state is whole, too."""
-        return self.offer is None or len(self._chunks) == self._count
+        return self.offer is None or super().is_whole
 
     def begin(self, offer: StateOffer | None) -> None:
         """Fetch another state from now on, or none."""
+        self.begin_anew()
         self.offer = offer
-        self._chunks: dict[int, bytes] = {}
-        self._count: int | None = None
-        self._next = 0
         self._asked: set[int] = set()
-
-    def chunks(self) -> Iterator[bytes]:
-        """Give the state, in order."""
-        for index in range(len(self._chunks)):
-            yield self._chunks[index]
 
     def requests(self) -> list[FetchChunk]:
         """Give which chunks to ask for now: a few ahead, each once."""
         offer = self.offer
         if offer is None:
             return []
-        while self._next in self._chunks:
-            self._next += 1
-        end = self._next + CHUNKS_AT_ONCE
-        if self._count is not None:
-            end = min(end, self._count)
+        first = self.first_missing()
+        end = first + CHUNKS_AT_ONCE
+        if self.count is not None:
+            end = min(end, self.count)
         missing = [
-            index
-            for index in range(self._next, end)
-            if index not in self._chunks and index not in self._asked
+            index for index in range(first, end) if index not in self and index not in self._asked
         ]
         self._asked.update(missing)
         return [FetchChunk(offer.position, index) for index in missing]
@@ -87,14 +77,14 @@ class StagedState:
     def take(self, message: StateChunk) -> bool:
         """Stage a chunk; say whether it was missing."""
         offer, index = self.offer, message.index
-        if offer is None or message.position != offer.position or index in self._chunks:
+        if offer is None or message.position != offer.position or index in self:
             return False
         if index not in range(self._next, self._next + CHUNKS_AT_ONCE):
             return False
-        self._chunks[index] = message.data
+        self.add(index, message.data)
         self._asked.discard(index)
         if message.is_last:
-            self._count = index + 1
+            self.count = index + 1
         return True
 
 
@@ -109,7 +99,7 @@ class Transfer:
         """Everything up to here is ours already, or staged."""
         self.up_to = up_to
         self.runs: list[Run] = []
-        self.state = StagedState()
+        self.state = FetchedState()
 
     @property
     def donor(self) -> Member:
@@ -123,8 +113,13 @@ class Transfer:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything is here."""
+        """Whether everything that was to be fetched is here."""
         return self.after >= self.up_to and self.state.is_whole
+
+    @property
+    def fetched(self) -> int:
+        """How many bytes of a state have come."""
+        return self.state.size
 
     def change_donor(self) -> None:
         """Ask another member from now on; a half-fetched state is of no use with it."""
@@ -195,19 +190,13 @@ class Donor:
         self._snapshot = snapshot
         self._bytes_max = bytes_max
         self._position = NOTHING
-        self._chunks: list[bytes] = []
-        self._rest: Chunks | None = None
+        self._state = ChunkDonor()
         self._origins: list[tuple[Member, int]] = []
-        self._waiting: dict[tuple[Member, int], FetchChunk] = {}
 
     def forget(self) -> None:
         """Drop the offered state."""
         self._position = NOTHING
-        self._chunks = []
-        self._waiting.clear()
-        if self._rest is not None:
-            self._rest.close()
-            self._rest = None
+        self._state.forget()
 
     def answer(self, message: FetchEntries) -> Entries | StateOffer | OtherHistory:
         """Give entries above a position, or the state if they are gone."""
@@ -231,47 +220,23 @@ class Donor:
 
     def ask_chunk(self, member: Member, message: FetchChunk) -> None:
         """Note who wants which chunk of the state offered, if it is still the one."""
-        is_offered = message.position == self._position != NOTHING
-        if is_offered and message.index >= 0 and len(self._waiting) < WAITING_MAX:
-            self._waiting[member, message.index] = message
+        if message.position == self._position != NOTHING and message.index >= 0:
+            self._state.ask(member, message.index)
 
     @property
     def is_waited_for(self) -> bool:
         """Whether somebody wants what is not encoded yet."""
-        return bool(self._waiting)
+        return self._state.is_waited_for
 
     def ready_chunks(self) -> list[tuple[Member, StateChunk]]:
         """Give what was asked for and is encoded by now."""
-        self._encode_more()
-        chunks = self._chunks
-        is_complete = self._rest is None
-        # Which one is the last is known only when the encoder has ended.
-        ready = len(chunks) if is_complete else len(chunks) - 1
-        given: list[tuple[Member, StateChunk]] = []
-        for member, index in list(self._waiting):
-            if index < ready:
-                is_last = is_complete and index == len(chunks) - 1
-                given.append((member, StateChunk(self._position, index, chunks[index], is_last)))
-            if index < ready or is_complete:
-                del self._waiting[member, index]
-        return given
-
-    def _encode_more(self) -> None:
-        rest = self._rest
-        while rest is not None:
-            try:
-                chunk = rest.poll()
-            except StopIteration:
-                self._rest = None
-                return
-            except OSError:
-                # The encoder failed. Whoever asks next is offered another state.
-                self._rest = None
-                self.forget()
-                return
-            if chunk is None:
-                return
-            self._chunks.append(chunk)
+        given = self._state.ready()
+        if not self._state.is_offering:
+            self._position = NOTHING  # the encoder failed
+        return [
+            (member, StateChunk(self._position, index, chunk, is_last))
+            for member, index, chunk, is_last in given
+        ]
 
     def _offer(self) -> StateOffer:
         log = self._log
@@ -279,6 +244,6 @@ class Donor:
             # The state offered earlier is too old by now: the entries above it are gone as well.
             self.forget()
             self._position = log.settled
-            self._rest = self._snapshot()
+            self._state.offer(self._snapshot())
             self._origins = sorted(log.origins(log.settled).items())
         return StateOffer(self._position, self._origins)

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 
 from coterie.kernel.backlog import Backlog
 from coterie.kernel.engine import Role, Run, Standing, Version
-from coterie.kernel.errors import BadMessage
+from coterie.kernel.errors import BadMessage, Refused
 from coterie.kernel.layers import Service
 from coterie.kernel.records import EntriesAccepted, HistoryAdopted, Settled
 from coterie.replication.forming import FormingViews, Phase
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from coterie.kernel.layers import Batch, Context
-    from coterie.kernel.views import Member
+    from coterie.kernel.views import Member, ReplicaAddresses, ReplicaId
 
 
 class UnionViews(FormingViews[Gathering]):
@@ -76,9 +76,9 @@ class UnionViews(FormingViews[Gathering]):
     def _begin_view(self) -> None:
         super()._begin_view()
         self._union: Vector = {}
-        """The initial history."""
+        """For every origin, the number of its last entry in the initial history."""
         self._target: Vector = {}
-        """What this member must hold before it accepts: that, and what it could not keep since."""
+        """What this member must hold to accept: `_union`, and what it could not keep since."""
         self._corrected: dict[Member, Credentials] = {}
         self._early: list[Member] = []
         """Whose acceptance came before we had decided: nothing orders the two."""
@@ -97,7 +97,7 @@ class UnionViews(FormingViews[Gathering]):
         self._backlog.add(payloads, safe=False)
 
     def hurry(self) -> None:
-        """Nobody above waits for more than stability gives."""
+        """Do nothing: no layer above waits for acknowledgements, and stability settles entries."""
 
     @property
     def has_waiting_casts(self) -> bool:
@@ -112,6 +112,13 @@ class UnionViews(FormingViews[Gathering]):
         self._settle_what_is_stable()
 
     # ---- forming a primary view
+
+    def admit(self, id: ReplicaId, at: ReplicaAddresses | None = None) -> None:
+        del at
+        raise Refused(f"{id} cannot join: without an order members cannot change one at a time")
+
+    def dismiss(self, id: ReplicaId) -> None:
+        raise Refused(f"{id} cannot go: without an order members cannot change one at a time")
 
     def _my_credentials(self) -> Credentials:
         log = self.log

@@ -1,4 +1,4 @@
 """The real driver: turns over asyncio, frames over TCP, records into files.
 
-`docs/runtime.md` describes connections, the driver and every limit.
+`docs/internals/runtime.md` describes connections, the driver and every limit.
 """

@@ -7,7 +7,9 @@ under load turns grow.
 
 The effects are carried out in this order, and this is the one place that knows it: the records
 are written, the frames leave (one write for each peer), and then those who asked are told what
-happened. Where records must survive the loss of the machine they are synced in between, in a
+happened. Records that promise nothing are written last of all, when the loop has written to the
+sockets and the others are at work already (`Recorder.may_follow`), and before the next turn. Where
+records must survive the loss of the machine they are synced in between, in a
 thread; what arrives meanwhile waits for the next turn, so under load one sync serves many. An
 exception in a turn is a bug of ours: the driver stops for good, because a replica
 in an unknown state must not say another word, and `wait_failed` raises `TurnFailed`.
@@ -26,9 +28,10 @@ from coterie.runtime.events import log
 from coterie.runtime.port import Syncing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from coterie.kernel.process import Process
+    from coterie.kernel.records import Record
     from coterie.kernel.views import ReplicaId
     from coterie.kernel.wire import Frame
     from coterie.runtime.port import Recorder, Transport
@@ -58,6 +61,8 @@ class Driver:
     ) -> None:
         self.process = process
         self.turns = 0
+        self.answering: list[Callable[[], None]] = []
+        """Called first of all when the frames of a turn have left: somebody waits for that."""
         self.turn_ended: list[Callable[[], None]] = []
         """Called after the effects of every turn are carried out."""
         self.guests: dict[ReplicaId, Callable[[bytes], None]] = {}
@@ -75,6 +80,8 @@ class Driver:
         self._beside: set[asyncio.Future[None]] = set()
         # The frames of a turn whose records are not synced yet; no turn begins meanwhile.
         self._held: list[tuple[ReplicaId, bytes]] | None = None
+        self._late: Sequence[Record] = ()
+        """The records of the last turn, as long as they may follow it."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
 
@@ -86,6 +93,8 @@ class Driver:
     def stop(self) -> None:
         """Take no further turn."""
         self._is_stopped = True
+        if self._late:
+            self._follow()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -147,29 +156,64 @@ class Driver:
             self.fail(error)
 
     def _take_turn(self) -> None:
+        if self._late:
+            self._follow()
+            if self._is_stopped:
+                return
         frames, self._frames = self._frames, []
         calls, self._calls = self._calls, []
         refused, self._refused = self._refused, []
         process = self.process
         self.turns += 1
-        effects = process.turn(clock(), frames, calls, refused)
-        recorder = self._recorder
-        if effects.records:
-            recorder.record(effects.records)
-        syncing = recorder.syncing(clock())
+        now = clock()
+        effects = process.turn(now, frames, calls, refused)
+        recorder, records = self._recorder, effects.records
+        late: list[Record] = []
+        if records:
+            if recorder.may_follow(records):
+                late = records
+            else:
+                recorder.record(records)
+        syncing = recorder.syncing(now)
         if syncing is not Syncing.NOT_NOW and self._syncing is None:
             self._sync()
         if syncing is Syncing.BEFORE_FRAMES:
+            if late:
+                recorder.record(late)
             self._held = effects.frames
         else:
-            self._finish_turn(effects.frames)
+            self._finish_turn(effects.frames, late)
 
-    def _finish_turn(self, frames: list[tuple[ReplicaId, bytes]]) -> None:
+    def _finish_turn(
+        self, frames: list[tuple[ReplicaId, bytes]], late: Sequence[Record] = ()
+    ) -> None:
         if frames:
             self._send(frames)
+        for answer in self.answering:
+            answer()
+        if late:
+            # Not at once: what was said above leaves when the loop is asked again.
+            self._late = late
+            self._loop.call_soon(self._follow)
+        else:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
         for tell in self.turn_ended:
             tell()
         self._set_timer()
+
+    def _follow(self) -> None:
+        """Write what may follow the frames of its turn, and end that turn."""
+        late, self._late = self._late, ()
+        if not late or self._failed.done():
+            return
+        try:
+            self._recorder.record(late)
+            if not self._is_stopped:
+                self._end_turn()
+        except Exception as error:  # noqa: BLE001 -- as in a turn
+            self.fail(error)
 
     def _sync(self) -> None:
         self._syncing = self._in_thread(self._recorder.sync)

@@ -14,7 +14,7 @@ logger = logging.getLogger("coterie.runtime")
 _INTERVAL = 1.0
 
 
-class Events:
+class EventLogger:
     """The counters and the log of one part of the runtime."""
 
     def __init__(self, **bound: object) -> None:

@@ -38,6 +38,8 @@ class EncoderFailed(OSError):
 class ForkedChunks(Chunks):
     """A state that another process encodes, as it was when this was made."""
 
+    is_elsewhere = True
+
     def __init__(self, encode: Callable[[], Iterator[bytes]]) -> None:
         super().__init__(())
         reading, writing = os.pipe()

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import socket
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from coterie.kernel.errors import FrameError
-from coterie.kernel.wire import FrameReader
-from coterie.runtime.address import Address
-from coterie.runtime.hello import (
-    Farewell,
+from coterie.kernel.wire import FrameStream
+from coterie.protocol.hello import (
     Greeting,
     GreetingReader,
-    Hello,
-    Proof,
+    PeerFarewell,
+    PeerHello,
+    PeerProof,
     encode_greeting,
 )
-from coterie.runtime.security import make_nonce
+from coterie.protocol.proof import make_nonce
+from coterie.runtime.address import Address
+from coterie.runtime.network import send_at_once
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coterie.kernel.views import ReplicaId
-    from coterie.runtime.security import Meeting
+    from coterie.protocol.proof import Meeting
     from coterie.runtime.transport import TcpTransport
 
 
@@ -38,6 +40,7 @@ class Link:
         "address",
         "connection",
         "incarnation",
+        "is_former",
         "lost",
         "peer",
         "pending",
@@ -49,6 +52,8 @@ class Link:
     def __init__(self, peer: ReplicaId, address: Address) -> None:
         self.peer = peer
         self.address = address
+        self.is_former = False
+        """Whether the peer is one no more: it is let in, so that it is told, and not sought."""
         self.connection: Connection | None = None
         """The connection over which hellos were exchanged, while it lives."""
         self.incarnation = 0
@@ -86,13 +91,15 @@ class Connection(asyncio.Protocol):
         """Ours, where a secret has to be shown."""
         self.unproven: tuple[Greeting, Meeting] | None = None
         """The hello of a dialler that has not shown yet that it knows the secret."""
+        self.shown: tuple[ReplicaId, bytes] | None = None
+        """Which secret the two ends have shown each other, and with whom it is shared."""
         self.read_at = 0.0
         self.settled: asyncio.Future[None] = owner.loop.create_future()
         """Done when the connection is the link to its peer, or never will be."""
         self.ended: asyncio.Future[None] = owner.loop.create_future()
         self._owner = owner
         self._greeting = GreetingReader()
-        self._reader: FrameReader | None = None
+        self._reader: FrameStream | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport
 
@@ -102,6 +109,12 @@ class Connection(asyncio.Protocol):
         name = self.transport.get_extra_info("peername")
         return str(Address(*name[:2])) if isinstance(name, tuple) else "an unknown address"
 
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """What the other end has shown, where connections are encrypted."""
+        shown: Mapping[str, Any] | None = self.transport.get_extra_info("peercert")
+        return shown
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's bear no such class
         owner = self._owner
@@ -109,15 +122,15 @@ class Connection(asyncio.Protocol):
         self.read_at = owner.loop.time()
         timeout = owner.settings.hello_timeout / 1e6
         self._deadline = owner.loop.call_later(timeout, owner.on_greeting_late, self)
-        connected = self.transport.get_extra_info("socket")
-        if connected is not None and connected.family in {socket.AF_INET, socket.AF_INET6}:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        send_at_once(transport)
         if self.link is None:
             owner.on_accepted(self)
+        elif not owner.security.is_trusted(transport):
+            self.transport.abort()  # withdrawn while the connection was being made
         else:
-            if owner.security.secret is not None:
+            if owner.security.secrets is not None:
                 self.nonce = make_nonce()
-            self.greet(Hello(owner.cluster, self.link.peer, self.knocks, self.nonce))
+            self.greet(PeerHello(owner.cluster, self.link.peer, self.knocks, self.nonce))
 
     def data_received(self, data: bytes) -> None:
         owner = self._owner
@@ -157,7 +170,7 @@ class Connection(asyncio.Protocol):
                     return b""
                 case Next.FRAMES:
                     self._forget_deadline()
-                    self._reader = FrameReader(frame_bytes_max=owner.frame_bytes_max)
+                    self._reader = FrameStream(frame_bytes_max=owner.frame_bytes_max)
                     return data
                 case Next.GREETING:
                     pass
@@ -169,7 +182,7 @@ class Connection(asyncio.Protocol):
         self.settle()
         self._owner.on_lost(self)
 
-    def greet(self, says: Hello | Farewell | Proof) -> None:
+    def greet(self, says: PeerHello | PeerFarewell | PeerProof) -> None:
         """Send our greeting."""
         owner = self._owner
         self.transport.write(encode_greeting(Greeting(owner.id, owner.incarnation, says)))

@@ -42,7 +42,7 @@ class HasLeft(Refused):
     """This member has left its group and takes no more casts."""
 
 
-class Member:
+class LiveMember:
     """The handle of one replica in a live process."""
 
     def __init__(self, driver: Driver, watcher: Watcher) -> None:
@@ -125,7 +125,7 @@ class Member:
 class _Application:
     """The top of the stack: keeps what happens until the turn is over."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: LiveMember) -> None:
         self._member = member
 
     def deliver(self, batches: list[Batch]) -> None:

@@ -62,13 +62,16 @@ class Recorder(Protocol):
     """Keeps the records of a process."""
 
     def record(self, records: Sequence[Record]) -> None:
-        """Write records down; no frame of their turn leaves before this returns."""
+        """Write records down; unless they may follow, no frame of their turn leaves before."""
+
+    def may_follow(self, records: Sequence[Record]) -> bool:
+        """Say whether a turn's records promise nothing, so that they may follow its frames."""
 
     def syncing(self, now: int) -> Syncing:
         """Say what the driver, whose clock shows *now*, must do about what was recorded."""
 
     def sync(self) -> None:
-        """Do it; called in a thread of its own, one call at a time."""
+        """Sync what was recorded; called in a thread of its own, one call at a time."""
 
     def close(self) -> None:
         """Write nothing more."""

@@ -19,7 +19,8 @@ from coterie.kernel.errors import CoterieError
 from coterie.kernel.settings import DEFAULT_SETTINGS, Settings
 from coterie.kernel.views import Configuration
 from coterie.runtime.driver import Driver, TurnFailed
-from coterie.runtime.member import Member
+from coterie.runtime.member import LiveMember
+from coterie.runtime.network import TCP
 from coterie.runtime.recorder import NoRecorder
 from coterie.runtime.security import OPEN, Security
 from coterie.runtime.settings import DEFAULT_TRANSPORT_SETTINGS, TransportSettings
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from coterie.kernel.views import ReplicaId
     from coterie.runtime.address import Address
     from coterie.runtime.member import Watcher
+    from coterie.runtime.network import Network
     from coterie.runtime.port import Recorder
 
 FRAME_OVERHEAD_BYTES = 64 << 10
@@ -46,7 +48,11 @@ class SettingsError(CoterieError):
 
 
 class LiveProcess:
-    """One process of the real world; *peers* are the other processes of its cluster."""
+    """One process of the real world; *peers* are the other processes of its cluster.
+
+    Where all start together, so many seconds for *links_first* let the first turn's heartbeats
+    arrive, and save the wait for the second ones.
+    """
 
     def __init__(  # noqa: PLR0913 -- all by name
         self,
@@ -60,11 +66,13 @@ class LiveProcess:
         settings: Settings = DEFAULT_SETTINGS,
         transport_settings: TransportSettings = DEFAULT_TRANSPORT_SETTINGS,
         security: Security = OPEN,
+        network: Network = TCP,
+        links_first: float = 0.0,
     ) -> None:
         _check(settings)
         self.id = id
         self.incarnation = incarnation
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, LiveMember] = {}
         self._settings = settings
         self._ids = tuple(sorted({id, *peers}))
         self._recorder: Recorder = NoRecorder() if recorder is None else recorder
@@ -80,7 +88,9 @@ class LiveProcess:
             frame_bytes_max=settings.frame_bytes_max,
             settings=transport_settings,
             security=security,
+            network=network,
         )
+        self._links_first = links_first
         self._tasks = asyncio.TaskGroup()
         self._failure: asyncio.Task[None] | None = None
 
@@ -90,6 +100,8 @@ class LiveProcess:
         await self._tasks.__aenter__()
         try:
             await self.transport.open(self._tasks)
+            if self._links_first:
+                await self.transport.wait_all_up(self._links_first)
         except BaseException as error:
             await self._close(error)
             raise
@@ -130,11 +142,11 @@ class LiveProcess:
 
     # ---- use
 
-    def join(self, group: str, stack: str, watcher: Watcher) -> Member:
+    def join(self, group: str, stack: str, watcher: Watcher) -> LiveMember:
         """Host a replica of a group from now on; raises `StackError` for a wrong stack."""
         if not group or group in self.members:
             raise CoterieError(f"this process cannot join the group {group!r} (again)")
-        member = Member(self.driver, watcher)
+        member = LiveMember(self.driver, watcher)
         context = make_context(
             self.process,
             group,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coterie.journal.recording import RecordingWriter, recording_path
+from coterie.journal.disk import FileDisk
+from coterie.journal.engines.stack import recover
+from coterie.journal.format import Sync
+from coterie.journal.life import begin_life
+from coterie.journal.writer import JournalSettings
 from coterie.runtime.port import Syncing
 
 if TYPE_CHECKING:
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
 
 class _NeverSynced:
     """What the recorders here have in common: the system writes to the disk when it likes."""
+
+    def may_follow(self, records: Sequence[Record]) -> bool:  # noqa: ARG002 -- as they come
+        return False
 
     def syncing(self, now: int) -> Syncing:  # noqa: ARG002 -- never
         return Syncing.NOT_NOW
@@ -46,18 +53,24 @@ class MemoryRecorder(_NeverSynced):
 
 
 class FileRecorder(_NeverSynced):
-    """Writes a recording (`coterie.journal.recording`) that outlives the process."""
+    """Writes the journal of a member of one group, so that its history outlives the process.
 
-    def __init__(self, folder: Path, id: ReplicaId, incarnation: int) -> None:
-        self._writer = RecordingWriter(recording_path(folder, id, incarnation))
+    Making one begins a life, with a number above that of all lives in the folder. Raises
+    `StorageFailed` if the journal cannot be begun.
+    """
+
+    def __init__(self, folder: Path, group: str, id: ReplicaId) -> None:
+        disk = FileDisk(folder)
+        found = recover(disk, group, id)
+        self._writer = begin_life(disk, found, JournalSettings(sync=Sync.NONE))
+
+    @property
+    def incarnation(self) -> int:
+        """The number of the life."""
+        return self._writer.incarnation
 
     def record(self, records: Sequence[Record]) -> None:
         self._writer.append(records)
 
     def close(self) -> None:
         self._writer.close()
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._writer.path

@@ -1,32 +1,35 @@
-"""Who may connect: a shared secret, certificates, or both.
+"""Who may connect as a replica: secrets, certificates, or both.
 
-**The secret** is shown, not sent. Both ends of a new connection choose a nonce; a proof is an HMAC
-over the speaker's part (who dialled, who listened), both nonces, both lives and the cluster. So a
-proof cannot be used again, elsewhere, or thrown back at its speaker. What follows on the connection
-is not protected by it: on a network that others can write to, use certificates as well.
+**A secret** is shown, not sent (`coterie.protocol.proof`), and each pair of replicas has its own.
+What follows on the connection is not protected by it: on a network that others can write to, use
+certificates as well.
 
-**Certificates** (mutual TLS): both ends show one that the given authority has signed. The files
-are looked at from time to time, and new connections use what is in them then; so a certificate is
-renewed by replacing files.
+**Certificates** (mutual TLS): both ends show one that the given authority has signed, with the
+name of their replica in it; see `coterie.runtime.certificates`.
 """
 
 from __future__ import annotations
 
-import hmac
 import os
-import secrets
-import ssl
-from pathlib import Path
-from typing import TYPE_CHECKING
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
 
 from coterie.kernel.errors import CoterieError
+from coterie.protocol.proof import SECRET_BYTES_MIN
 
 if TYPE_CHECKING:
-    from coterie.kernel.views import ReplicaId
+    import asyncio
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-SECRET_BYTES_MIN = 16
-NONCE_BYTES = 16
+    from coterie.kernel.views import ReplicaId
+    from coterie.runtime.certificates import TlsFiles
+
 _SECRET_BYTES_MAX = 4096
+SECRETS_MAX = 4
+"""How many secrets one file may hold: that in use, the next one, and what is left of the last."""
+_OTHERS = 0o007
+"""The part of a file's mode that is for everybody."""
 
 
 class SecurityError(CoterieError):
@@ -34,124 +37,127 @@ class SecurityError(CoterieError):
 
 
 def read_secret(path: Path) -> bytes:
-    """Read a shared secret from a file; spaces and line ends around it do not count."""
+    """Read the secret that is shown: the first in a file. Raises as `read_secrets` does."""
+    return read_secrets(path)[0]
+
+
+def read_secrets(path: Path) -> tuple[bytes, ...]:
+    """Read secrets from a file, one a line: the first is shown, and all are accepted.
+
+    So a secret is replaced while the old one is good for a while. Spaces around it do not count.
+    Raises `SecurityError` also if anybody on this machine could read or change the file.
+    """
     try:
         with path.open("rb") as file:
-            secret = file.read(_SECRET_BYTES_MAX + 1).strip()
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(SECRETS_MAX * (_SECRET_BYTES_MAX + 1) + 1)
     except OSError as error:
         raise SecurityError(f"the secret in {path} cannot be read: {error.strerror}") from None
-    if not SECRET_BYTES_MIN <= len(secret) <= _SECRET_BYTES_MAX:
+    if mode & _OTHERS:
         raise SecurityError(
-            f"the secret in {path} has {len(secret)} bytes; it needs {SECRET_BYTES_MIN} to "
-            f"{_SECRET_BYTES_MAX}: write one with `openssl rand -hex 32 > {path.name}`"
+            f"the secret in {path} is none: its mode {mode & 0o777:04o} lets every user of this "
+            f"machine at it; write another, and chmod 600 {path}"
         )
-    return secret
+    secrets = tuple(line for line in map(bytes.strip, data.splitlines()) if line) or (b"",)
+    for secret in secrets:
+        if not SECRET_BYTES_MIN <= len(secret) <= _SECRET_BYTES_MAX:
+            raise SecurityError(
+                f"the secret in {path} has {len(secret)} bytes; it needs {SECRET_BYTES_MIN} to "
+                f"{_SECRET_BYTES_MAX}: write one with `openssl rand -hex 32 > {path.name}`"
+            )
+    if len(secrets) > SECRETS_MAX:
+        raise SecurityError(
+            f"{path} holds {len(secrets)} secrets, one a line; take out those that are replaced"
+        )
+    return secrets
 
 
-def is_readable_by_others(path: Path) -> bool:
-    """Say whether anybody on this machine can read a file."""
-    return bool(path.stat().st_mode & 0o004)
-
-
-def make_nonce() -> bytes:
-    """Give bytes that nobody can foresee, for one connection."""
-    return secrets.token_bytes(NONCE_BYTES)
-
-
-class Meeting:
-    """What a proof is about: one connection, as both of its ends see it."""
-
-    def __init__(
-        self,
-        cluster: str,
-        dialler: tuple[ReplicaId, int, bytes],
-        listener: tuple[ReplicaId, int, bytes],
-    ) -> None:
-        """Each end is given by its id, its incarnation and its nonce."""
-        parts = [cluster.encode()]
-        for id, incarnation, nonce in (dialler, listener):
-            parts += [id.encode(), b"%d" % incarnation, nonce]
-        # Lengths, so that no two lists of parts give one text.
-        self._text = b"".join(len(part).to_bytes(4) + part for part in parts)
-
-    def proof(self, secret: bytes, *, by_dialler: bool) -> bytes:
-        """Give what one of the ends shows."""
-        speaker = b"coterie peer 1 dialler" if by_dialler else b"coterie peer 1 listener"
-        return hmac.digest(secret, speaker + self._text, "sha256")
-
-    def is_proof(self, secret: bytes, shown: bytes, *, by_dialler: bool) -> bool:
-        """Say whether the right thing was shown."""
-        return hmac.compare_digest(shown, self.proof(secret, by_dialler=by_dialler))
-
-
-class TlsFiles:
-    """Mutual TLS from files, for both ends of connections.
-
-    `reload` takes up files that have changed; connections that are open stay as they are.
-    """
-
-    def __init__(self, certificate: Path, key: Path, authority: Path) -> None:
-        self._files = (certificate, key, authority)
-        self.server = _context(ssl.PROTOCOL_TLS_SERVER)
-        """For those who accept connections."""
-        self.client = _context(ssl.PROTOCOL_TLS_CLIENT)
-        """For those who open them."""
-        # Whom we reach is settled by the hello; whether they belong to us, by the authority.
-        self.client.check_hostname = False
-        self._load()
-
-    def reload(self) -> bool:
-        """Take up changed files; say whether there were any. Raises `SecurityError`."""
-        if self._stamps() == self._loaded:
-            return False
-        self._load()
-        return True
-
-    def _load(self) -> None:
-        certificate, key, authority = self._files
-        stamps = self._stamps()
-        for context in (self.server, self.client):
-            context.verify_mode = ssl.CERT_REQUIRED
-            try:
-                context.load_cert_chain(certificate, key)
-            except (OSError, ssl.SSLError) as error:
-                raise SecurityError(
-                    f"the certificate {certificate} with the key {key} cannot be used: {error}"
-                ) from None
-            try:
-                context.load_verify_locations(authority)
-            except (OSError, ssl.SSLError) as error:
-                raise SecurityError(f"the authority {authority} cannot be used: {error}") from None
-        self._loaded = stamps
-
-    def _stamps(self) -> list[tuple[int, int, int]]:
-        stamps: list[tuple[int, int, int]] = []
-        for file in self._files:
-            try:
-                status = os.stat(file)  # noqa: PTH116 -- a file that is being replaced
-            except OSError as error:
-                raise SecurityError(f"{file} cannot be read: {error.strerror}") from None
-            stamps.append((status.st_mtime_ns, status.st_size, status.st_ino))
-        return stamps
-
-
-def _context(protocol: int) -> ssl.SSLContext:
-    context = ssl.SSLContext(protocol)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    return context
+def write_secret(path: Path) -> None:
+    """Write a new secret to a file that only its owner can read; one that is there stays."""
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise SecurityError(f"no secret can be written to {path}: {error.strerror}") from None
+    with os.fdopen(number, "w", encoding="ascii") as file:
+        file.write(f"{token_hex(32)}\n")
 
 
 class Security:
-    """What connections between replicas must show; nothing, unless said otherwise."""
+    """What connections between replicas must show; nothing, unless said otherwise.
 
-    def __init__(self, *, secret: bytes | None = None, tls: TlsFiles | None = None) -> None:
-        self.secret = secret
+    A credential is good for one replica's name. *secrets* has one for each peer, which nobody but
+    the two knows: so no client and no third replica can be taken for a peer. With *tls* a peer's
+    certificate must bear its name, by default `replica-` and its id; *names* says otherwise.
+    """
+
+    def __init__(
+        self,
+        *,
+        secrets: Mapping[ReplicaId, bytes] | None = None,
+        older: Mapping[ReplicaId, Sequence[bytes]] | None = None,
+        tls: TlsFiles | None = None,
+        names: Mapping[ReplicaId, str] | None = None,
+    ) -> None:
+        self.secrets = secrets
+        self.older = older or {}
+        """Secrets that peers may show as well, while they are being replaced."""
         self.tls = tls
+        self._names = names or {}
 
     @property
     def is_open(self) -> bool:
         """Whether anybody who reaches an address may speak."""
-        return self.secret is None and self.tls is None
+        return self.secrets is None and self.tls is None
+
+    def is_trusted(self, transport: asyncio.BaseTransport) -> bool:
+        """Say whether nothing that a connection was let in for has been withdrawn since."""
+        return self.tls is None or self.tls.is_trusted(transport)
+
+    def is_accepted(self, shown: tuple[ReplicaId, bytes] | None) -> bool:
+        """Say whether a secret that a connection has shown has not been taken out since."""
+        return shown is None or shown[1] in self.accepted_from(shown[0])
+
+    def secret_with(self, peer: ReplicaId) -> bytes | None:
+        """Give the secret that is shared with a peer; None where no secrets are asked for."""
+        return None if self.secrets is None else self.secrets[peer]
+
+    def accepted_from(self, peer: ReplicaId) -> tuple[bytes, ...]:
+        """Give the secrets that a peer may show."""
+        secret = self.secret_with(peer)
+        return () if secret is None else (secret, *self.older.get(peer, ()))
+
+    def why_not(self, peer: ReplicaId, certificate: Mapping[str, Any] | None) -> str:
+        """Say why a certificate is not that of a peer, or nothing if it is."""
+        if self.tls is None:
+            return ""
+        expected = self._names.get(peer) or REPLICA_NAME.format(peer)
+        shown = names_in(certificate)
+        if expected in shown:
+            return ""
+        names = ", ".join(sorted(shown)) or "nobody"
+        return f"process {peer!r} has to show a certificate of {expected}, and it is of {names}"
+
+
+REPLICA_NAME = "replica-{}"
+"""The name in a replica's certificate, unless the configuration has another."""
+CLIENT_NAME = "client-{}"
+"""The name in a client's certificate, unless the configuration has another."""
+
+
+def names_in(certificate: Mapping[str, Any] | None) -> set[str]:
+    """Give the names that a verified certificate bears: common ones, of hosts, and URIs."""
+    if not certificate:
+        return set()
+    found = {
+        value
+        for part in certificate.get("subject", ())
+        for kind, value in part
+        if kind == "commonName"
+    }
+    others = certificate.get("subjectAltName", ())
+    return found | {value for kind, value in others if kind in {"DNS", "URI"}}
 
 
 OPEN = Security()

@@ -9,7 +9,7 @@ at once. Knocking is what makes two things quick:
 - when the dialling process dies, the listener learns it by a refused connection, as the dialler
   does in the other case. A killed process is so suspected at once, without waiting for silence.
 
-A connection opens with a greeting from each side (`coterie.runtime.hello`); the dialler speaks
+A connection opens with a greeting from each side (`coterie.protocol.hello`); the dialler speaks
 first, and the link is up for each side when it has accepted the other's hello. A newer connection
 of a peer replaces the older one; one of an earlier life of the peer is sent away.
 
@@ -28,15 +28,17 @@ import asyncio
 import errno
 import socket
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie.kernel.errors import CoterieError, FrameError
-from coterie.runtime.address import Address
-from coterie.runtime.events import Events
-from coterie.runtime.hello import Farewell, Greeting, Hello, Proof
+from coterie.protocol.hello import Greeting, PeerFarewell, PeerHello, PeerProof
+from coterie.protocol.proof import NONCE_BYTES, make_nonce, meeting_of_peers
+from coterie.runtime.descriptors import FOR_PEERS
+from coterie.runtime.events import EventLogger
 from coterie.runtime.link import Connection, Link, Next
-from coterie.runtime.listening import stop_listening
-from coterie.runtime.security import NONCE_BYTES, OPEN, Meeting, Security, make_nonce
+from coterie.runtime.listening import ListenTerms, TurnedAway
+from coterie.runtime.network import TCP
+from coterie.runtime.security import OPEN, Security
 from coterie.runtime.settings import DEFAULT_TRANSPORT_SETTINGS, TransportSettings
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
     from coterie.kernel.views import ReplicaId
     from coterie.kernel.wire import Frame
+    from coterie.runtime.address import Address
+    from coterie.runtime.network import Listener, Network
     from coterie.runtime.port import Receiver
 
 
@@ -70,7 +74,10 @@ class TcpTransport:
         frame_bytes_max: int,
         settings: TransportSettings = DEFAULT_TRANSPORT_SETTINGS,
         security: Security = OPEN,
+        network: Network = TCP,
     ) -> None:
+        if security.secrets is not None and not security.secrets.keys() >= peers.keys() - {id}:
+            raise ValueError("there is a secret for each peer, or none is asked for")
         self.security = security
         self.id = id
         self.incarnation = incarnation
@@ -82,46 +89,85 @@ class TcpTransport:
         self.links = {peer: Link(peer, peers[peer]) for peer in sorted(peers) if peer != id}
         self._listen = listen
         self._receiver = receiver
-        self._events = Events(process=id)
+        self._events = EventLogger(process=id)
         self._random = Random()  # noqa: S311 -- spreads attempts in time, protects nothing
-        self._server: asyncio.Server | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._network = network
+        self._listener: Listener | None = None
+        self._tasks: dict[ReplicaId, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
         self._to_flush: list[Link] = []
         self._is_closing = False
+        self._all_up = asyncio.Event()
 
     @property
     def counters(self) -> dict[str, int]:
-        """What has happened so far; `docs/runtime.md` explains each name."""
+        """What has happened so far; `docs/internals/runtime.md` explains each name."""
         return self._events.counters
 
     @property
     def address(self) -> Address:
         """Where this process listens, with the port that the system chose if it was 0."""
-        assert self._server is not None
-        return Address(*self._server.sockets[0].getsockname()[:2])
+        assert self._listener is not None
+        return self._listener.address
 
     def is_up(self, peer: ReplicaId) -> bool:
         """Say whether there is a connection to a peer at present."""
         return self.links[peer].connection is not None
+
+    async def wait_all_up(self, seconds: float) -> None:
+        """Wait until there is a connection to every peer, but not for long."""
+        if not all(link.connection for link in self.links.values()):
+            await _within(self._all_up, seconds)
 
     # ---- opening and closing
 
     async def open(self, tasks: asyncio.TaskGroup) -> None:
         """Listen, and begin to seek all peers; raise `ListenError` if listening is impossible."""
         await self._start_listening()
-        self._tasks = [
-            tasks.create_task(self._keep(link), name=f"{self.id} seeks {link.peer}")
-            for link in self.links.values()
-        ]
+        self._group = tasks
+        for link in self.links.values():
+            self._seek_always(link)
+
+    def meet(self, peers: Mapping[ReplicaId, Address]) -> None:
+        """Seek these peers, too, from now on."""
+        for peer in sorted(peers.keys() - {self.id}):
+            link = self.links.get(peer)
+            if link is None:
+                link = self.links[peer] = Link(peer, peers[peer])
+                self._seek_always(link)
+            link.address = peers[peer]
+            if link.is_former:
+                link.is_former = False
+                link.wake.set()
+
+    def only_answer(self, peer: ReplicaId) -> None:
+        """Let a former peer in, and dial it if it asks for that; seek it no more."""
+        link = self.links.get(peer)
+        if link is not None:
+            link.is_former = True
+
+    def part(self, peer: ReplicaId) -> None:
+        """Have nothing more to do with a peer."""
+        link = self.links.pop(peer, None)
+        if link is None:
+            return
+        self._tasks.pop(peer).cancel()
+        for connection in [each for each in self.connections if each.link is link]:
+            connection.transport.abort()
+
+    def _seek_always(self, link: Link) -> None:
+        assert self._group is not None, "it is open"
+        name = f"{self.id} seeks {link.peer}"
+        self._tasks[link.peer] = self._group.create_task(self._keep(link), name=name)
 
     async def close(self) -> None:
         """Let the last frames leave, for a short while, and close everything."""
         self._is_closing = True
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
         try:
-            if self._server is not None:
-                await stop_listening(self._server)
+            if self._listener is not None:
+                await self._listener.close()
             ends = [connection.ended for connection in self.connections]
             for connection in list(self.connections):
                 connection.transport.close()
@@ -135,16 +181,16 @@ class TcpTransport:
         def accept() -> Connection:
             return Connection(self)
 
-        options: dict[str, Any] = {}
-        if self.security.tls is not None:
-            options["ssl"] = self.security.tls.server
-            options["ssl_handshake_timeout"] = self.settings.hello_timeout / 1e6
+        tls = self.security.tls
+        admission = ListenTerms(
+            tls=None if tls is None else lambda: tls.server,
+            handshake_seconds=self.settings.hello_timeout / 1e6,
+            room=lambda: self.settings.strangers_max - len(self._strangers()),
+            turned_away=self._on_turned_away,
+            descriptors_kept=FOR_PEERS,
+        )
         try:
-            if isinstance(self._listen, socket.socket):
-                self._server = await self.loop.create_server(accept, sock=self._listen, **options)
-            else:
-                host, port = self._listen
-                self._server = await self.loop.create_server(accept, host, port, **options)
+            self._listener = await self._network.listen(accept, self._listen, admission)
         except OSError as error:
             raise ListenError(f"cannot listen at {self._listen}: {_why(error)}") from error
 
@@ -191,16 +237,45 @@ class TcpTransport:
     # ---- what connections report
 
     def on_accepted(self, connection: Connection) -> None:
-        """Take a connection that somebody opened; it has to say hello first."""
-        strangers = sum(known.link is None for known in self.connections)
-        if self._is_closing or strangers > self.settings.strangers_max:
-            self._events.warn("too many strangers", counter="transport.strangers_turned_away")
+        """Take a connection that somebody opened; it has to say hello first.
+
+        Of too many who have not, the oldest goes: who means it does not take long.
+        """
+        if self._is_closing or not self.security.is_trusted(connection.transport):
             connection.transport.abort()
+            return
+        strangers = self._strangers()
+        if len(strangers) > self.settings.strangers_max:
+            self._on_turned_away(TurnedAway.NO_ROOM)
+            del self.connections[strangers[0]]  # it is over, whenever we are told
+            strangers[0].transport.abort()
+
+    def _strangers(self) -> list[Connection]:
+        """Give the connections that have not said hello, the oldest first."""
+        return [known for known in self.connections if known.link is None]
+
+    def _on_turned_away(self, why: TurnedAway) -> None:
+        name = why.value.replace("_", " ")
+        self._events.warn(name, counter=f"transport.{why.value}")
+
+    def end_untrusted(self) -> None:
+        """End connections that were let in for something that has been withdrawn since."""
+        for connection in list(self.connections):
+            security = self.security
+            if security.is_trusted(connection.transport) and security.is_accepted(connection.shown):
+                continue
+            if not connection.transport.is_closing():
+                self._events.warn(
+                    "not trusted any more",
+                    counter="transport.connections_withdrawn",
+                    address=connection.address,
+                )
+            self.abort(connection)
 
     def on_greeting(self, connection: Connection, greeting: Greeting) -> Next:
         """Take a greeting of the other end; say what may follow it."""
         match greeting.says:
-            case Farewell(reason=reason):
+            case PeerFarewell(reason=reason):
                 self._events.warn(
                     "sent away",
                     counter="transport.hellos_rejected_by_peer",
@@ -209,9 +284,9 @@ class TcpTransport:
                 )
                 connection.transport.close()
                 return Next.NOTHING
-            case Proof(proof=proof):
+            case PeerProof(proof=proof):
                 return self._on_proof(connection, proof)
-            case Hello() as hello:
+            case PeerHello() as hello:
                 problem = self._problem_with(connection, greeting, hello)
                 if problem:
                     return self._reject(connection, problem)
@@ -219,54 +294,64 @@ class TcpTransport:
                     return self._on_dialler(connection, greeting, hello)
                 return self._on_listener(connection, greeting, hello)
 
-    def _on_dialler(self, connection: Connection, greeting: Greeting, hello: Hello) -> Next:
+    def _on_dialler(self, connection: Connection, greeting: Greeting, hello: PeerHello) -> Next:
         """Answer somebody who dialled us; where a secret is needed, they have to show it next."""
-        secret = self.security.secret
+        secret = self.security.secret_with(greeting.process)
+        if secret is None and hello.nonce:
+            # It would hang up on us; until then we would take the link for one that is up.
+            return self._reject(connection, f"process {greeting.process!r} asks for a secret")
         if secret is None:
-            connection.greet(Hello(self.cluster, greeting.process))
+            connection.greet(PeerHello(self.cluster, greeting.process))
             return self._welcome(connection, greeting, hello)
         if connection.unproven is not None or len(hello.nonce) != NONCE_BYTES:
             return self._reject(connection, "this cluster asks for a secret: give the process one")
         connection.nonce = make_nonce()
-        meeting = Meeting(
+        meeting = meeting_of_peers(
             self.cluster,
             (greeting.process, greeting.incarnation, hello.nonce),
             (self.id, self.incarnation, connection.nonce),
         )
         connection.unproven = (greeting, meeting)
         proof = meeting.proof(secret, by_dialler=False)
-        connection.greet(Hello(self.cluster, greeting.process, nonce=connection.nonce, proof=proof))
+        connection.greet(
+            PeerHello(self.cluster, greeting.process, nonce=connection.nonce, proof=proof)
+        )
         return Next.GREETING
 
     def _on_proof(self, connection: Connection, proof: bytes) -> Next:
         """The dialler shows that it knows the secret."""
-        secret, unproven = self.security.secret, connection.unproven
-        if secret is None or unproven is None:
+        if connection.unproven is None:
             return self._reject(connection, "a proof of a secret that nobody asked for")
-        greeting, meeting = unproven
-        if not meeting.is_proof(secret, proof, by_dialler=True):
+        greeting, meeting = connection.unproven
+        secrets = self.security.accepted_from(greeting.process)
+        shown = meeting.which(secrets, proof, by_dialler=True)
+        if shown is None:
             return self._reject(connection, f"process {greeting.process!r} has another secret")
-        assert isinstance(greeting.says, Hello)
+        connection.shown = (greeting.process, shown)
+        assert isinstance(greeting.says, PeerHello)
         # Meanwhile another connection may have brought a later life.
         problem = self._problem_with(connection, greeting, greeting.says)
         if problem:
             return self._reject(connection, problem)
         return self._welcome(connection, greeting, greeting.says)
 
-    def _on_listener(self, connection: Connection, greeting: Greeting, hello: Hello) -> Next:
+    def _on_listener(self, connection: Connection, greeting: Greeting, hello: PeerHello) -> Next:
         """Hear the answer of somebody we dialled."""
-        secret = self.security.secret
-        if secret is not None:
-            meeting = Meeting(
+        secrets = self.security.accepted_from(greeting.process)
+        if secrets:
+            meeting = meeting_of_peers(
                 self.cluster,
                 (self.id, self.incarnation, connection.nonce),
                 (greeting.process, greeting.incarnation, hello.nonce),
             )
-            if not meeting.is_proof(secret, hello.proof, by_dialler=False):
+            # What it has shown it knows, whichever of ours is the newest.
+            shown = meeting.which(secrets, hello.proof, by_dialler=False)
+            if shown is None:
                 return self._reject(
                     connection, f"process {greeting.process!r} does not know the secret"
                 )
-            connection.greet(Proof(meeting.proof(secret, by_dialler=True)))
+            connection.shown = (greeting.process, shown)
+            connection.greet(PeerProof(meeting.proof(shown, by_dialler=True)))
         return self._welcome(connection, greeting, hello)
 
     def _reject(self, connection: Connection, problem: str) -> Next:
@@ -277,11 +362,11 @@ class TcpTransport:
             reason=problem,
         )
         if connection.link is None:
-            connection.greet(Farewell(problem))
+            connection.greet(PeerFarewell(problem))
         connection.transport.close()
         return Next.NOTHING
 
-    def _welcome(self, connection: Connection, greeting: Greeting, hello: Hello) -> Next:
+    def _welcome(self, connection: Connection, greeting: Greeting, hello: PeerHello) -> Next:
         """Both ends are who they should be: use the connection, or note that somebody knocked."""
         link = self.links[greeting.process]
         if connection.knocks or hello.knocks:
@@ -293,7 +378,7 @@ class TcpTransport:
         self._adopt(link, connection, greeting.incarnation)
         return Next.FRAMES
 
-    def _problem_with(self, connection: Connection, greeting: Greeting, hello: Hello) -> str:
+    def _problem_with(self, connection: Connection, greeting: Greeting, hello: PeerHello) -> str:
         """Say why a hello cannot be accepted, or nothing."""
         process, incarnation, _ = greeting
         link = self.links.get(process)
@@ -314,7 +399,7 @@ class TcpTransport:
             )
         elif connection.link is None and not hello.knocks and process > self.id:
             problem = f"process {process!r} must wait to be dialled by {self.id!r}"
-        return problem
+        return problem or self.security.why_not(process, connection.certificate)
 
     def _on_knock(self, link: Link, incarnation: int) -> None:
         """A peer asks to be dialled. Only a new life of it proves that our link is dead."""
@@ -335,6 +420,8 @@ class TcpTransport:
         link.wake.set()
         connection.settle()
         self._events.count("transport.links_up")
+        if all(each.connection or each.is_former for each in self.links.values()):
+            self._all_up.set()
 
     def on_greeting_late(self, connection: Connection) -> None:
         """Close a connection whose other end has said nothing sensible in time."""
@@ -356,19 +443,21 @@ class TcpTransport:
         """Pass a frame on, if its sender is who said hello on this connection."""
         link = connection.link
         assert link is not None
-        if frame.process != link.peer:
+        if (frame.process, frame.incarnation) != (link.peer, link.incarnation):
+            # A life that nobody has lived would make strangers of all frames after this one.
+            name = f"{frame.process!r} (life {frame.incarnation})"
             self._events.warn(
                 "bad frame",
                 counter="transport.frames_dropped_sender",
                 address=connection.address,
-                reason=f"process {link.peer!r} sent a frame in the name of {frame.process!r}",
+                reason=f"process {link.peer!r} sent a frame in the name of {name}",
             )
             return
         self._receiver.frame_arrived(frame)
 
     def on_lost(self, connection: Connection) -> None:
         """Note the end of a connection."""
-        del self.connections[connection]
+        self.connections.pop(connection, None)
         self._detach(connection)
 
     def abort(self, connection: Connection) -> None:
@@ -398,7 +487,9 @@ class TcpTransport:
                 if lasted * 1e6 > self.settings.retry_max:
                     failures = 0
                 link.wake.clear()
-            if failures:
+            if link.is_former:
+                await link.wake.wait()
+            elif failures:
                 await _within(link.wake, self._pause(failures))
             link.wake.clear()
             if link.connection is None:
@@ -435,11 +526,10 @@ class TcpTransport:
             return Connection(self, link, knocks=knocks)
 
         self._events.count("transport.knocks" if knocks else "transport.dials")
-        host, port = link.address
         tls = None if self.security.tls is None else self.security.tls.client
         try:
             async with asyncio.timeout(self.settings.connect_timeout / 1e6):
-                _, connection = await self.loop.create_connection(make, host, port, ssl=tls)
+                connection = await self._network.connect(make, link.address, tls=tls)
         except ConnectionRefusedError:
             self._events.count("transport.dials_refused")
             if link.was_up and link.connection is None:

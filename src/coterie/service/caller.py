@@ -9,113 +9,83 @@ is answered with a farewell that names it, counted, and the connection is closed
 from __future__ import annotations
 
 import asyncio
-import secrets
-import socket
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
-from coterie.client.errors import BUSY, WRONG_GROUP, WRONG_SECRET, WRONG_VERSION
-from coterie.client.frames import HEAD_BYTES, FrameReader, encode_frame
-from coterie.client.locations import LOCATIONS
-from coterie.client.messages import (
-    NONCE_BYTES,
+import msgspec
+
+from coterie.kernel.errors import FrameError
+from coterie.objects.execution.outcomes import EXECUTED
+from coterie.protocol.frames import HEAD_BYTES, encode_frame, frame_reader
+from coterie.protocol.handshake import HandshakeFailed, ReplicaHandshake
+from coterie.protocol.kinds import BUSY, MALFORMED, NO_CLIENT, TOO_LARGE, WRONG_GROUP, WRONG_VERSION
+from coterie.protocol.messages import (
     TOKEN_BITS,
     TOKEN_MAX,
     Answers,
     Ask,
     Carry,
-    Challenge,
     Farewell,
     FromReplica,
     Hello,
+    PaperListen,
+    PaperRequest,
     Ping,
     Pong,
     Proof,
     Refusal,
     Refusals,
-    Settled,
+    Reported,
+    SettledNotice,
     Welcome,
     decode_from_client,
     encode,
 )
-from coterie.client.proof import client_proof, is_same, replica_proof
-from coterie.kernel.engine import Standing
-from coterie.kernel.errors import DECODE_ERRORS, FrameError
-from coterie.objects.outcomes import AllDone, Done, Failed
+from coterie.ready.locations import LOCATIONS
+from coterie.runtime.address import Address
+from coterie.runtime.network import send_at_once
+from coterie.service.known_clients import ANYBODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
-    from coterie.client.messages import Peer
     from coterie.objects import Answer
+    from coterie.service.engines.front import GroupFront
+    from coterie.service.known_clients import KnownClient, KnownClients
     from coterie.service.port import ClientPort
 
+REQUEST_BYTES = 256
+"""What a request counts for at least, however short it is: most of its cost is not its bytes."""
+REASON_CHARS_MAX = 2000
+"""How much is kept of a reason that is too long for a frame."""
+_SHORT_CHARS = 200
+"""How much is kept of the reason of a farewell that is too long for a frame."""
 GREETING_BYTES_MAX = 4096
 """Who has not been made welcome gets no more room than that."""
-MALFORMED = "malformed"
-"""The kind of farewell to a client that sends what makes no sense."""
-
-
-class GroupFront(Protocol):
-    """What a caller needs of the group it speaks to: `ObjectFront`, or `CohortFront`."""
-
-    group: str
-
-    @property
-    def engine(self) -> str:
-        """`vsr` where the group takes transactions."""
-
-    @property
-    def class_name(self) -> str:
-        """What the group replicates."""
-
-    @property
-    def window_requests_max(self) -> int:
-        """How many requests of a session may be outstanding."""
-
-    @property
-    def majority(self) -> int:
-        """How many replicas it takes."""
-
-    @property
-    def role(self) -> str:
-        """What the replica may do at present."""
-
-    def peers(self) -> list[Peer]:
-        """The replicas of the group."""
-
-    def add(self, caller: Caller) -> None:
-        """Take a caller that has been made welcome."""
-
-    def remove(self, caller: Caller) -> None:
-        """Forget a caller whose connection has ended."""
-
-    def receive(self, caller: Caller, ask: Ask, size: int) -> None:
-        """Have all requests of one frame made inside a turn; then call `taken`."""
-
-    def tell_news(self) -> None:
-        """Tell all callers where the replica and its peers stand."""
 
 
 class Caller(asyncio.Protocol):
     """One connected client."""
 
-    def __init__(self, port: ClientPort, number: int) -> None:
+    def __init__(self, port: ClientPort, number: int, client: KnownClient | None = None) -> None:
         self.number = number
-        self.front: GroupFront | None = None
+        self.client = client or ANYBODY
+        """Who it is; if that is not known from the start, once it was made welcome."""
+        self._is_known = client is not None
+        self.front: GroupFront[Any] | None = None
         """The group it speaks to, once it was made welcome."""
         self.guest = ""
-        """The process that the client is to cohorts, once it has said something to them."""
+        """The process that the client is to replicas, once it has said something to them as one."""
         self.sessions: set[int] = set()
         self.watched: set[tuple[int, int]] = set()
         self.unsettled = 0
-        """The highest position of an optimistic answer that was not followed by `Settled`."""
+        """The highest position of an answer that is not final and had no `SettledNotice`."""
         self.is_over = False
         self.read_at = 0.0
         self.transport: asyncio.Transport
         self._port = port
-        self._reader = FrameReader(frame_bytes_max=GREETING_BYTES_MAX)
-        self._hello: Hello | None = None
-        self._nonce = b""
+        self._reader = frame_reader(frame_bytes_max=GREETING_BYTES_MAX)
+        self._handshake = ReplicaHandshake(())
         self._deadline: asyncio.TimerHandle | None = None
         self._untaken_bytes = 0
         self._is_blocked = False
@@ -131,10 +101,11 @@ class Caller(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)  # uvloop's bear no such class
         port = self._port
         self.transport.set_write_buffer_limits(high=port.settings.queue_bytes_high)
-        connected = self.transport.get_extra_info("socket")
-        if connected is not None and connected.family in {socket.AF_INET, socket.AF_INET6}:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        send_at_once(transport)
         self.read_at = port.loop.time()
+        if not port.is_trusted(transport):
+            self.abort()  # withdrawn while the connection was being made
+            return
         if not port.admit(self):
             self._part(BUSY, "too many clients are connected to this replica: ask another")
             return
@@ -207,7 +178,7 @@ class Caller(asyncio.Protocol):
         except FrameError as error:
             kind = WRONG_VERSION if error.kind == "version" else MALFORMED
             self._part(kind, str(error))
-        except DECODE_ERRORS as error:
+        except msgspec.DecodeError as error:
             self._part(MALFORMED, f"a message cannot be read: {error}")
 
     def _take(self, message: object, size: int) -> None:
@@ -216,17 +187,22 @@ class Caller(asyncio.Protocol):
         front = self.front
         match message:
             case Ask() if front is not None:
+                # Small requests are work, too: what a turn may find here is bounded by both.
+                size = max(size, REQUEST_BYTES * message.count)
                 self._untaken(size)
                 front.receive(self, message, size)
-            case Carry(frame=frame) if front is not None:
+            case Carry(body=body) if front is not None:
                 self._untaken(size)
-                self._port.guests.receive(self, frame, size)
+                self._port.guests.receive(self, body, size)
+            case PaperListen() | PaperRequest() if front is not None:
+                self._untaken(size)
+                front.said(self, message, size)
             case Ping() if front is not None:
                 self._write([Pong()])
-            case Hello() if self._hello is None:
+            case Hello() if self._handshake.hello is None:
                 self._greet(message)
-            case Proof(proof=proof) if self._nonce and front is None:
-                self._check(proof)
+            case Proof() if self._handshake.awaits_proof:
+                self._check(message)
             case _:
                 self._part(MALFORMED, "a message came out of turn: a client says hello first")
 
@@ -242,8 +218,14 @@ class Caller(asyncio.Protocol):
             self._read_or_not()
 
     def _greet(self, hello: Hello) -> None:
-        self._hello = hello
         port = self._port
+        if port.clients is not None and not self._is_known:
+            try:
+                self._handshake = self._begin_handshake(port.clients)
+            except HandshakeFailed as error:
+                self._part(error.kind, str(error))
+                return
+        challenge = self._handshake.challenge(hello)
         front = port.find(hello.group)
         if front is None:
             names = ", ".join(sorted(port.fronts.keys() - {LOCATIONS})) or "none"
@@ -252,25 +234,43 @@ class Caller(asyncio.Protocol):
             else:
                 reason = f"say which group you mean; there is {names}"
             self._part(WRONG_GROUP, reason)
-        elif port.secret is not None:
-            self._nonce = secrets.token_bytes(NONCE_BYTES)
-            self._write([Challenge(self._nonce)])
+        elif challenge is not None:
+            self._write([challenge])
         else:
             self._welcome(front, b"")
 
-    def _check(self, proof: bytes) -> None:
-        port, hello = self._port, self._hello
-        assert port.secret is not None
-        assert hello is not None
-        nonces = (hello.nonce, self._nonce)
-        if not is_same(proof, client_proof(port.secret, *nonces, hello.group)):
-            self._part(WRONG_SECRET, "the client does not know the secret of this group")
-            return
-        front = port.find(hello.group)
-        assert front is not None
-        self._welcome(front, replica_proof(port.secret, *nonces, hello.group))
+    def _begin_handshake(self, clients: KnownClients) -> ReplicaHandshake:
+        """Find out who it can be, and ask for their secrets; raises `HandshakeFailed`."""
+        possible = clients.find(self.transport.get_extra_info("peercert"))
+        secrets = [(each.name, secret) for each in possible for secret in each.secrets]
+        if not secrets:
+            [self.client] = possible  # it has shown the certificate, and need not show more
+        return ReplicaHandshake(secrets)
 
-    def _welcome(self, front: GroupFront, proof: bytes) -> None:
+    def _check(self, shown: Proof) -> None:
+        try:
+            proof = self._handshake.prove(shown)
+        except HandshakeFailed as error:
+            self._part(error.kind, str(error))
+            return
+        assert self._handshake.hello is not None
+        assert self._port.clients is not None
+        self.client = self._port.clients[self._handshake.client]
+        front = self._port.find(self._handshake.hello.group)
+        assert front is not None
+        self._welcome(front, proof)
+
+    @property
+    def address(self) -> str:
+        """Where the client is, for logs and journals."""
+        name = self.transport.get_extra_info("peername")
+        return str(Address(*name[:2])) if isinstance(name, tuple) else ""
+
+    def _welcome(self, front: GroupFront[Any], proof: bytes) -> None:
+        unwelcome = self.client.why_unwelcome(front.group)
+        if unwelcome:
+            self._part(NO_CLIENT, unwelcome)
+            return
         self._forget_deadline()
         port = self._port
         settings = port.settings
@@ -292,9 +292,19 @@ class Caller(asyncio.Protocol):
                     proof=proof,
                     engine=front.engine,
                     cluster=port.cluster,
+                    preferred=front.preferred,
+                    owner=self.client.owner,
                 )
             ]
         )
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether nothing that it was let in for has been withdrawn since."""
+        clients, shown = self._port.clients, self._handshake.shown
+        if shown and (clients is None or shown not in clients.secrets_of(self.client.name)):
+            return False
+        return self._port.is_trusted(self.transport)
 
     def token(self, token: int) -> int:
         """Make a client's token one that is unique at this replica."""
@@ -304,13 +314,18 @@ class Caller(asyncio.Protocol):
 
     def answer(self, answer: Answer) -> None:
         """Have an answer sent when the turn has ended."""
+        self.answer_all([answer])
+
+    def answer_all(self, answers: list[Answer]) -> None:
+        """Have answers of one standing, at least one, sent when the turn has ended."""
         if not self._answers:
             self._port.has_something_for(self)
-        self._answers.append(answer)
-        if answer.standing is Standing.OPTIMISTIC:
-            outcome = answer.outcome
-            if isinstance(outcome, Done | AllDone | Failed) and answer.session:
-                self.unsettled = max(self.unsettled, outcome.position)
+        self._answers += answers
+        if not answers[0].standing.is_final:
+            for answer in answers:
+                outcome = answer.outcome
+                if isinstance(outcome, EXECUTED) and answer.session:
+                    self.unsettled = max(self.unsettled, outcome.position)
 
     def refuse(self, refusal: Refusal) -> None:
         """Have a refusal sent when the turn has ended."""
@@ -323,13 +338,13 @@ class Caller(asyncio.Protocol):
         self._seal()
         self._messages.append(message)
 
-    def carry(self, frame: bytes) -> None:
-        """Have a frame of this process sent to the client when the turn has ended."""
-        self.tell(Carry(frame))
+    def carry(self, body: bytes) -> None:
+        """Have what this process says to the client sent when the turn has ended."""
+        self.tell(Carry(msgspec.Raw(body)))
 
     def settled(self, position: int) -> None:
         """Have the client told that answers are settled."""
-        self.tell(Settled(position))
+        self.tell(SettledNotice(position))
         if position >= self.unsettled:
             self.unsettled = 0
 
@@ -359,8 +374,16 @@ class Caller(asyncio.Protocol):
             self.transport.write(encode_frame(body))
             return
         for message in messages:
-            for part in _parts(message, limit):
-                self.transport.write(encode_frame(part))
+            try:
+                for part in _parts(message, limit):
+                    self.transport.write(encode_frame(part))
+            except _FitsNoFrame as error:
+                self._part(TOO_LARGE, str(error))
+                return
+
+
+class _FitsNoFrame(Exception):
+    """A message can neither be cut nor left out: without it the client would be misled."""
 
 
 def _parts(message: FromReplica, limit: int) -> Iterator[bytes]:
@@ -376,8 +399,25 @@ def _parts(message: FromReplica, limit: int) -> Iterator[bytes]:
         answer = message.answers[0]
         reason = f"the answer has {len(body)} bytes, over the limit of {limit}: ask for less"
         yield encode([Refusals([Refusal(answer.session, answer.request, "size", reason)])])
+    elif isinstance(message, Refusals) and len(message.refusals) > 1:
+        middle = len(message.refusals) // 2
+        yield from _parts(Refusals(message.refusals[:middle]), limit)
+        yield from _parts(Refusals(message.refusals[middle:]), limit)
+    elif isinstance(message, Refusals):
+        [refusal] = message.refusals
+        reason = f"{refusal.reason[:REASON_CHARS_MAX]} …"
+        yield encode([Refusals([Refusal(refusal.session, refusal.request, refusal.kind, reason)])])
+    elif isinstance(message, Reported):
+        reason = f"the report has {len(body)} bytes, over the limit of {limit}"
+        yield encode([Refusals([Refusal(0, message.token, "size", reason)])])
     elif isinstance(message, Carry):
         yield body  # no larger than frames between replicas, which clients take
+    elif isinstance(message, Farewell):
+        yield encode([Farewell(message.kind, f"{message.reason[:_SHORT_CHARS]} …")])
     else:
-        # Lists of peers and reports are bounded far below any sensible limit.
-        raise AssertionError(f"a {type(message).__name__} of {len(body)} bytes")
+        # What is left speaks of the replicas of a group, or is what a class of the paper's own
+        # interface answers.
+        raise _FitsNoFrame(
+            f"a {type(message).__name__} of {len(body)} bytes is over the limit of {limit} "
+            "(answer_frame_bytes_max)"
+        )

@@ -31,6 +31,19 @@ def load_class(where: str, *, may_wait: bool = False) -> Definition:
 
     With *may_wait* its updates may be `async`, as viewstamped replication allows.
     """
+    found = find_class(where)
+    try:
+        return define(found, may_wait=may_wait)
+    except CoterieError:
+        raise
+    except Exception as error:
+        raise ClassNotFound(
+            f"no {found.__name__} can be made: its __init__ raises {error!r}"
+        ) from error
+
+
+def find_class(where: str) -> type:
+    """Import the class at *where*; raises `ClassNotFound`."""
     module_name, _, name = where.rpartition(":")
     if not module_name or not name:
         raise ClassNotFound(f"{where!r} should say module:Class, for example airline.seats:Seats")
@@ -46,12 +59,7 @@ def load_class(where: str, *, may_wait: bool = False) -> Definition:
         there = ", ".join(classes) or "no classes"
         what = "file" if is_file else "module"
         raise ClassNotFound(f"the {what} {module_name!r} has no class {name!r}; it has {there}")
-    try:
-        return define(found, may_wait=may_wait)
-    except CoterieError:
-        raise
-    except Exception as error:
-        raise ClassNotFound(f"no {name} can be made: its __init__ raises {error!r}") from error
+    return found
 
 
 def _import_module(name: str) -> ModuleType:

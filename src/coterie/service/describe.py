@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.client.messages import MethodReport, Parameter, Report
+from coterie.kernel.configuration import changed
 from coterie.kernel.views import NO_VIEW
-from coterie.objects import encodable
-from coterie.objects.methods import clip
+from coterie.objects.classes import encodable
+from coterie.objects.classes.methods import clip
+from coterie.protocol.messages import MethodReport, Parameter, Report
 
 if TYPE_CHECKING:
-    from coterie.client.messages import Peer
-    from coterie.kernel.engine import Version
-    from coterie.objects import Definition, Method, ObjectHost
-    from coterie.objects.methods import Argument
-    from coterie.service.hosted_cohort import HostedCohort
+    from coterie.objects import Definition, Method
+    from coterie.objects.classes.methods import Argument
+    from coterie.protocol.messages import Peer
+    from coterie.service.engines.hosted import HostedReplica
 
 
 def describe_methods(definition: Definition) -> list[MethodReport]:
@@ -53,22 +53,21 @@ def _schema(type_: object) -> str:
 
 
 def report_on(  # noqa: PLR0913 -- all by name
+    hosted: HostedReplica,
     *,
-    group: str,
+    engine: str,
     replica: str,
     incarnation: int,
-    host: ObjectHost,
     methods: list[MethodReport],
     peers: list[Peer],
-    version: Version,
-    trouble: str,
 ) -> Report:
     """Say where a replica stands at present."""
-    status = host.standing
+    status, definition = hosted.status, hosted.definition
+    leader = None if status is None else status.leader
     return Report(
-        group=group,
-        class_name=host.definition.name,
-        documentation=inspect.getdoc(host.definition.cls) or "",
+        group=hosted.group,
+        class_name=definition.name,
+        documentation=inspect.getdoc(definition.cls) or "",
         methods=methods,
         replica=replica,
         incarnation=incarnation,
@@ -76,44 +75,17 @@ def report_on(  # noqa: PLR0913 -- all by name
         view=NO_VIEW if status is None else status.view,
         members=[] if status is None else [str(member) for member in status.members],
         peers=peers,
-        position=host.position,
-        settled=host.settled_position,
+        position=hosted.position,
+        settled=hosted.settled,
         is_zombie=status is not None and status.is_zombie,
-        faults=list(host.faults),
-        version=version,
-        trouble=trouble,
-    )
-
-
-def report_on_cohort(
-    hosted: HostedCohort,
-    *,
-    replica: str,
-    incarnation: int,
-    methods: list[MethodReport],
-    peers: list[Peer],
-) -> Report:
-    """Say where a cohort stands at present."""
-    status, cohort = hosted.status, hosted.cohort
-    return Report(
-        group=hosted.group,
-        class_name=hosted.definition.name,
-        documentation=inspect.getdoc(hosted.definition.cls) or "",
-        methods=methods,
-        replica=replica,
-        incarnation=incarnation,
-        role=status.role.value,
-        view=status.view,
-        members=[str(member) for member in status.members],
-        peers=peers,
-        position=status.position,
-        settled=status.settled,
-        is_zombie=status.is_zombie,
-        faults=[],
+        faults=list(hosted.faults),
         version=hosted.version,
         trouble=hosted.trouble,
-        engine="vsr",
-        primary=str(cohort.cur_view.primary) if cohort.is_active else "",
-        viewstamp=str(cohort.log.last),
-        transactions=hosted.transactions,
+        engine=engine,
+        primary="" if leader is None else str(leader),
+        details=hosted.details(),
+        cannot_recover=hosted.cannot_recover,
+        configuration=None
+        if hosted.members_stay
+        else msgspec.structs.replace(changed(hosted.configuration), addresses=()),
     )

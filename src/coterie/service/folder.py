@@ -7,7 +7,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from coterie.journal.disk import FileDisk
+from coterie.journal.disk import FileDisk, make_private_folder
 from coterie.journal.segments import list_journals
 from coterie.kernel.errors import CoterieError
 
@@ -29,8 +29,8 @@ def lock_folder(folder: Path, taken: str) -> Iterator[None]:
     Raises `FolderTaken` with the sentence *taken* if another process is inside.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        make_private_folder(folder)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise FolderTaken(f"the folder {folder} cannot be used: {error.strerror}") from None
     try:

@@ -12,37 +12,35 @@ process that cannot keep its promises says so before anybody hears of it.
 from __future__ import annotations
 
 import asyncio
-import time
+import logging
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from coterie.client.locations import LOCATIONS
-from coterie.journal.cohort_keeper import CohortKeeper
-from coterie.journal.cohorts import recover_cohort
-from coterie.journal.keeper import JournalKeeper, KeeperSettings
-from coterie.journal.recovery import recover
-from coterie.journal.stable import found_group
-from coterie.journal.writer import JournalSettings
-from coterie.kernel.errors import CoterieError
+from coterie.journal.stable import Stable
+from coterie.kernel.errors import CoterieError, Refused
 from coterie.kernel.settings import DEFAULT_SETTINGS
-from coterie.kernel.views import Configuration
-from coterie.objects import HostSettings
+from coterie.ready.locations import LOCATIONS
 from coterie.runtime.address import parse_address
-from coterie.runtime.driver import clock
+from coterie.runtime.events import log
+from coterie.runtime.in_memory import MemoryNetwork
 from coterie.runtime.process import LiveProcess
-from coterie.service.classes import load_class
-from coterie.service.config import directory_of
+from coterie.runtime.security import SecurityError, read_secrets
+from coterie.service.acquaintances import Acquaintances
+from coterie.service.engines.family import Slot
 from coterie.service.folder import open_folder
-from coterie.service.guests import Guests
-from coterie.service.hosted import HostedObject
-from coterie.service.hosted_cohort import HostedCohort
-from coterie.service.metrics import MetricsPort
+from coterie.service.limits import port_settings
+from coterie.service.operate.metrics import MetricsPort
 from coterie.service.port import ClientPort
 from coterie.service.recorder import JournalRecorder
 from coterie.service.registering import register
-from coterie.service.security import keep_certificates_fresh, load_security
-from coterie.transactional import ObjectExecutor
+from coterie.service.security import (
+    CertificateWatch,
+    SecretWatch,
+    check_certificate,
+    load_clients,
+    load_security,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +51,8 @@ if TYPE_CHECKING:
     from coterie.kernel.settings import Settings
     from coterie.objects import Definition
     from coterie.service.config import ClusterConfig, GroupConfig
+    from coterie.service.engines.family import Start
+    from coterie.service.engines.hosted import HostedReplica
 
 
 LEAVE_SECONDS = 1.0
@@ -66,10 +66,7 @@ def load_objects(config: ClusterConfig) -> dict[str, Definition]:
 
 def load_object(group: GroupConfig) -> Definition:
     """Load the class of one group; raises `ClassNotFound` or `NotReplicable`."""
-    definition = load_class(group.class_, may_wait=group.is_vsr)
-    if group.is_vsr:
-        ObjectExecutor(definition.cls)  # some classes that stacks run cannot be run here
-    return definition
+    return group.family.load(group)
 
 
 class ReplicaProcess:
@@ -89,10 +86,13 @@ class ReplicaProcess:
             raise CoterieError(f"there is no replica {id!r} in the configuration; it has {known}")
         self.config = config
         self.id = id
-        self.hosted: dict[str, HostedObject] = {}
-        self.cohorts: dict[str, HostedCohort] = {}
-        """The groups under **vsr**."""
+        self.hosted: dict[str, HostedReplica] = {}
+        """The replicas here, by the names of their groups."""
         self.keepers: dict[str, Keeper] = {}
+        self.removed = asyncio.Event()
+        """Set when the groups have gone on without this process for good."""
+        self._removed_from: set[str] = set()
+        self._starts: dict[str, Start] = {}
         self._objects = objects
         self._found = found
         self._settings = settings
@@ -119,7 +119,10 @@ class ReplicaProcess:
         mine = config.replicas[id]
         groups = config.groups_at(id)
         disk = stack.enter_context(open_folder(Path(mine.dir), id, groups))
-        security = load_security(config.security)
+        security = load_security(config, id)
+        clients = load_clients(config, security)
+        if security.tls is not None:
+            check_certificate(security.tls)
         incarnation = self._begin_lives(disk)
         self.live = await stack.enter_async_context(
             LiveProcess(
@@ -145,97 +148,96 @@ class ReplicaProcess:
                 other: str(replica.client_address) for other, replica in config.replicas.items()
             },
             cluster=config.cluster,
-            guests=Guests(self.live.driver, [each for each in groups if groups[each].is_vsr]),
-            secret=security.secret,
-            tls=None if security.tls is None else security.tls.server,
+            driver=self.live.driver,
+            clients=clients,
+            audited=[name for name, group in groups.items() if group.audit],
+            tls=security.tls,
+            settings=port_settings(config.limits),
         )
         self.port = port
-        for name, group in groups.items():
-            if group.is_vsr:
-                self._host_cohort(name)
-            else:
-                self._host_object(name, group)
+        for name, start in self._starts.items():
+            self.hosted[name] = start.host(self.live, port, self._objects[name])
+        self.live.driver.answering.append(port.turn_ended)
         self.live.driver.turn_ended.append(port.turn_ended)
         await stack.enter_async_context(port)
+        for hosted in self.hosted.values():
+            if hosted.way_in is not None:
+                await stack.enter_async_context(hosted.way_in)
         if mine.metrics:
             metrics = MetricsPort(self, parse_address(mine.metrics))
             await stack.enter_async_context(metrics)
         if LOCATIONS in self.hosted:
-            registering = asyncio.create_task(register(config, id, security))
+            inside = MemoryNetwork()
+            address = await port.listen_inside(inside)
+            registering = asyncio.create_task(register(config, id, address, inside.host(id)))
             stack.push_async_callback(_end, registering)
+        secrets = None
+        if not security.is_open:
+            secrets = SecretWatch(config, id, self.live.transport, port)
+            stack.callback(asyncio.create_task(secrets.run()).cancel)
+        acquaintances = Acquaintances(config, self.live, port, secrets)
+        self.live.driver.turn_ended.append(acquaintances.turn_ended)
+        self.live.driver.turn_ended.append(self._look_for_removal)
         if security.tls is not None:
-            fresh = asyncio.create_task(keep_certificates_fresh(security.tls))
-            stack.callback(fresh.cancel)
-
-    def _host_object(self, name: str, group: GroupConfig) -> None:
-        front, keeper = self.port.front(name), self.keepers[name]
-        assert isinstance(keeper, JournalKeeper), "a group with a stack"
-        hosted = self.hosted[name] = HostedObject(
-            self.live,
-            group=name,
-            definition=self._objects[name],
-            stack=group.ordered_by,
-            configuration=Configuration(1, self.config.members(name)),
-            front=front,
-            keeper=keeper,
-            settings=HostSettings(dump_interval=group.dump_interval),
-        )
-        front.attach(hosted)
-
-    def _host_cohort(self, name: str) -> None:
-        front, keeper = self.port.cohort_front(name), self.keepers[name]
-        assert isinstance(keeper, CohortKeeper), "a group under vsr"
-        hosted = self.cohorts[name] = HostedCohort(
-            self.live,
-            group=name,
-            definition=self._objects[name],
-            directory=directory_of(self.config),
-            front=front,
-            keeper=keeper,
-        )
-        front.attach(hosted)
+            watch = CertificateWatch(security.tls, (self.live.transport, port))
+            stack.callback(asyncio.create_task(watch.run()).cancel)
 
     def _begin_lives(self, disk: FileDisk) -> int:
         """Begin a life in every journal, all with the same number; give it."""
-        groups = self.config.groups_at(self.id)
-        directory = directory_of(self.config)
-        if self._found:
-            for name in groups:
+        for name, group in self._groups_left(disk).items():
+            slot = Slot(self.config, name, self.id)
+            if self._found:
                 try:
-                    found_group(disk, name, self.id, directory.get(name))
+                    group.family.found(disk, slot)
                 except ValueError as error:
                     raise CoterieError(
                         f"{error}; start it without founding, and it goes on from what is there"
                     ) from None
-        incarnation = 1
-        for name, group in groups.items():
-            if group.is_vsr:
-                cohort = recover_cohort(disk, name, self.id, directory[name])
-                incarnation = max(incarnation, cohort.incarnation)
-                continue
-            recovery = recover(disk, name, self.id)
-            incarnation = max(incarnation, recovery.incarnation)
-            if recovery.incarnation == 1 and not recovery.is_founder:
-                # An empty disk that founds nothing replaces one that is lost. Nobody here knows
-                # how many lives there were; each took more than a second.
-                incarnation = max(incarnation, int(time.time()))
-        for name, group in groups.items():
-            settings = KeeperSettings(journal=JournalSettings(sync=group.sync))
-            self.keepers[name] = (
-                CohortKeeper(
-                    *(disk, name, self.id, directory[name], settings), incarnation_min=incarnation
-                )
-                if group.is_vsr
-                else JournalKeeper(
-                    *(disk, name, self.id, settings), incarnation_min=incarnation, at=clock()
-                )
-            )
+            self._starts[name] = group.family.start(disk, slot)
+        incarnation = max(start.incarnation for start in self._starts.values())
+        for name, start in self._starts.items():
+            self.keepers[name] = start.begin(incarnation)
         return incarnation
 
-    @property
-    def groups(self) -> dict[str, HostedObject | HostedCohort]:
-        """All groups that have a replica here, by name."""
-        return {**self.hosted, **self.cohorts}
+    def _groups_left(self, disk: FileDisk) -> dict[str, GroupConfig]:
+        """Give the groups that the replica was not removed from; raises if there is none."""
+        groups = self.config.groups_at(self.id)
+        left = {
+            name: group
+            for name, group in groups.items()
+            if not Stable(disk, name, self.id).values.is_removed
+        }
+        if left.keys() <= {LOCATIONS}:
+            names = ", ".join(groups.keys() - {LOCATIONS})
+            raise CoterieError(
+                f"replica {self.id} was removed from {names}, and its disk says so: ids are never "
+                "used again, so add a replica with a new id and a dir of its own (coterie add)"
+            )
+        for name in groups.keys() - left.keys():
+            log(logging.WARNING, "not started: it was removed", group=name, replica=self.id)
+        return left
+
+    def check_secret(self, id: str) -> None:
+        """See to it that a newcomer can show who it is; raises `Refused` with what is missing."""
+        security = self.config.security
+        if security.replica_secrets:
+            try:
+                read_secrets(security.secret_between(self.id, id))
+            except SecurityError as error:
+                raise Refused(
+                    f"{id} could not show to {self.id} who it is: {error}; write the secrets with "
+                    "coterie secrets FILE, and take to each machine those with its name in theirs"
+                ) from None
+
+    def _look_for_removal(self) -> None:
+        """Mark the disk where the replica of a group was removed; tell when none is left."""
+        for name, hosted in self.hosted.items():
+            if hosted.is_removed and name not in self._removed_from:
+                self._removed_from.add(name)
+                hosted.mark_removed()
+                log(logging.WARNING, "removed", group=name, replica=self.id)
+                if self.hosted.keys() <= {LOCATIONS, *self._removed_from}:
+                    self.removed.set()
 
     async def leave(self) -> None:
         """Leave all groups in good order, as far as that takes no longer than a moment."""
@@ -243,11 +245,11 @@ class ReplicaProcess:
         left: asyncio.Future[None] = loop.create_future()
 
         def turn_ended() -> None:
-            if all(each.has_left for each in self.groups.values()) and not left.done():
+            if all(each.has_left for each in self.hosted.values()) and not left.done():
                 left.set_result(None)
 
         self.live.driver.turn_ended.append(turn_ended)
-        for each in self.groups.values():
+        for each in self.hosted.values():
             each.leave()
         await asyncio.wait([left], timeout=LEAVE_SECONDS)
 

@@ -19,8 +19,16 @@ class JournalRecorder:
 
     def __init__(self, keepers: Mapping[str, Keeper]) -> None:
         self._keepers = dict(keepers)
+        self._only = next(iter(keepers.values())) if len(keepers) == 1 else None
+        """The keeper of the only group there is, if there is only one."""
+        self._syncing = [
+            keeper for keeper in keepers.values() if keeper.settings.journal.sync is not Sync.NONE
+        ]
 
     def record(self, records: Sequence[Record]) -> None:
+        if self._only is not None:
+            self._only.write(records)
+            return
         by_group: dict[str, list[Record]] = {}
         for record in records:
             of_group = by_group.get(record.group)
@@ -31,9 +39,14 @@ class JournalRecorder:
         for group, of_group in by_group.items():
             self._keepers[group].write(of_group)
 
+    def may_follow(self, records: Sequence[Record]) -> bool:
+        if self._only is not None:
+            return self._only.may_follow(records)
+        return all(self._keepers[record.group].may_follow((record,)) for record in records)
+
     def syncing(self, now: int) -> Syncing:
         needed = Syncing.NOT_NOW
-        for keeper in self._keepers.values():
+        for keeper in self._syncing:
             if keeper.needs_sync(now):
                 if keeper.settings.journal.sync in {Sync.TURN, Sync.PRIMARY}:
                     return Syncing.BEFORE_FRAMES
@@ -41,9 +54,8 @@ class JournalRecorder:
         return needed
 
     def sync(self) -> None:
-        for keeper in self._keepers.values():
-            if keeper.settings.journal.sync is not Sync.NONE:
-                keeper.sync()
+        for keeper in self._syncing:
+            keeper.sync()
 
     def close(self) -> None:
         for keeper in self._keepers.values():

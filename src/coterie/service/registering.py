@@ -7,12 +7,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from coterie.client import ClientSettings, connect
-from coterie.client.locations import LOCATIONS, Location, Locations
 from coterie.kernel.errors import CoterieError
+from coterie.ready.locations import LOCATIONS, Location, Locations
 from coterie.runtime.events import log
 
 if TYPE_CHECKING:
-    from coterie.runtime.security import Security
+    from coterie.runtime.network import Network
     from coterie.service.config import ClusterConfig
 
 DEADLINE_SECONDS = 30.0
@@ -31,24 +31,18 @@ def locations_of(config: ClusterConfig) -> dict[str, Location]:
     }
 
 
-async def register(config: ClusterConfig, id: str, security: Security) -> None:
+async def register(config: ClusterConfig, id: str, address: str, network: Network) -> None:
     """Register the groups of a process that are not where the location service says.
 
-    It ends when that is done: there may be no majority for a long time, and meanwhile everything
-    else works.
+    Its own replica of that service is at *address* in *network*, which is inside the process: a
+    replica is no client of the others. It ends when that is done: there may be no majority for a
+    long time, and meanwhile everything else works.
     """
-    addresses = [str(each.client_address) for each in config.replicas.values()]
-    tls = None if security.tls is None else security.tls.client
     settings = ClientSettings(deadline=DEADLINE_SECONDS)
     while True:
         try:
             async with connect(
-                Locations,
-                addresses,
-                group=LOCATIONS,
-                secret=security.secret,
-                tls=tls,
-                settings=settings,
+                Locations, address, group=LOCATIONS, network=network, settings=settings
             ) as locations:
                 for name, location in locations_of(config).items():
                     if id in location.members and await locations.find(name) != location:

@@ -1,4 +1,4 @@
-"""Every limit of the port for clients. `docs/clients.md` says what happens at each."""
+"""Every limit of the port for clients. `docs/use/clients.md` says what happens at each."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ class PortSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How many sessions may be used on one connection."""
     watches_max: int = 10_000
     """How many requests made elsewhere may be watched on one connection."""
+    preferred_max: int = 16
+    """While no more than this are connected to the replica that puts calls into order, it lets
+    clients prefer it; each call costs it more than the others, so it is not for all."""
     close_timeout: Duration = milliseconds(500)
     """How long the last answers may take to leave when the port is closed."""
 

@@ -8,18 +8,18 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from coterie.simulation.campaign import Run, run_seed
+from coterie.simulation.campaign import SeedRun, run_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from coterie.simulation.campaign import RunOptions
+    from coterie.simulation.campaign import Options
 
 
 T = TypeVar("T")
 
 
-def run_many(seeds: Iterable[int], options: RunOptions, *, jobs: int = 0) -> Iterator[Run]:
+def run_many(seeds: Iterable[int], options: Options, *, jobs: int = 0) -> Iterator[SeedRun]:
     """Run every seed and give the runs as they end, in any order."""
     return run_each(partial(run_seed, options=options), seeds, jobs=jobs)
 

@@ -21,29 +21,25 @@
             await other(group, Bank).deposit(to, amount)    # the same transaction
             return self.accounts[account]
 
-    async with local_groups(eu=Bank, us=Bank) as groups:
+    async with coterie.local_groups(eu=Bank, us=Bank) as groups:
         async with groups.transaction() as t:
             await t.eu.withdraw("alice", 10)
             await t.us.deposit("bob", 10)
 
 A class written for the other stacks runs here unchanged: its fields together are then one object,
-with one lock. `docs/vsr.md` says what a transaction promises.
+with one lock. `docs/internals/vsr.md` says what a transaction promises.
 """
 
 from coterie.transactional.executor import ObjectExecutor
-from coterie.transactional.face import CallFailed, TransactionAborted, TransactionUnknown
-from coterie.transactional.local import LocalGroups, local_groups
-from coterie.transactional.nested import NestedFailed, other
+from coterie.transactional.face import PartAborted, TransactionAborted, TransactionUnknown
+from coterie.transactional.nested import other
 from coterie.transactional.tables import Table
 
 __all__ = [
-    "CallFailed",
-    "LocalGroups",
-    "NestedFailed",
     "ObjectExecutor",
+    "PartAborted",
     "Table",
     "TransactionAborted",
     "TransactionUnknown",
-    "local_groups",
     "other",
 ]

@@ -11,22 +11,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.objects import BadArguments, Kind, NotReplicable, UnknownMethod, define
-from coterie.objects.current import enter
-from coterie.objects.encodable import encode
+from coterie.kernel.decoding import Decoder
+from coterie.objects import BadArguments, MethodKind, NotReplicable, UnknownMethod, define
+from coterie.objects.classes.alteration import alteration, can_alter
+from coterie.objects.classes.encodable import encode
+from coterie.objects.errors import StateNotEncodable
+from coterie.objects.execution.current import enter
+from coterie.transactional.failures import encode_failure
 from coterie.transactional.tables import OpenTable, TableType, is_table
-from coterie.vsr.executor import Completion
+from coterie.vsr.calls.executor import Completion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from coterie.objects import Method
-    from coterie.vsr.executor import Access, Nested, Running
+    from coterie.vsr.calls.executor import Nested, ObjectAccess, Running
 
 _FIELDS = ""
 """The name of the object that all plain fields are."""
 
-_decode_fields = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+_decode_fields = Decoder(dict[str, msgspec.Raw]).decode
 
 
 class _Call:
@@ -66,29 +70,34 @@ class ObjectExecutor:
                 f"{definition.name}.{filled[0]} is a table, and begins empty: fill it by an update"
             )
         self._has_fields = bool(initial.keys() - names)
+        self._altering = [
+            field
+            for field in definition.fields
+            if field.name not in names and can_alter(field.type)
+        ]
         self._names = names
 
-    def run(self, method: str, arguments: bytes, access: Access) -> Running:
+    def run(self, method: str, arguments: bytes, access: ObjectAccess) -> Running:
         """Run a method."""
         try:
             found = self._definition.method(method)
             values = found.read(arguments)
         except (UnknownMethod, BadArguments) as error:
-            return Completion(encode(f"{type(error).__name__}: {error}"), is_failure=True)
-        replicated, tables, before = self._open(access)
+            return self._failure(error)
         call = _Call(self._clock, access.identity)
         try:
+            replicated, tables, before = self._open(access)
             result = _inside(call, lambda: found.function(replicated, *values))
             if inspect.iscoroutine(result):
                 result = yield from _drive(call, result)
             data = found.encode_result(result)
-            found.check_result(data)
+            found.check_answer(result, data)
+            self._close(found, access, replicated, tables, before)
         except Exception as error:  # noqa: BLE001 -- whatever a user's method raises is an answer
-            return Completion(encode(f"{type(error).__name__}: {error}"), is_failure=True)
-        self._close(found, access, replicated, tables, before)
+            return self._failure(error)
         return Completion(data)
 
-    def _open(self, access: Access) -> tuple[object, list[OpenTable], bytes]:
+    def _open(self, access: ObjectAccess) -> tuple[object, list[OpenTable], bytes]:
         """Make the object as the call sees it."""
         replicated = self._definition.make()
         tables = []
@@ -105,19 +114,33 @@ class ObjectExecutor:
     def _close(
         self,
         method: Method,
-        access: Access,
+        access: ObjectAccess,
         replicated: object,
         tables: list[OpenTable],
         before: bytes,
     ) -> None:
         """Write what the method has changed."""
-        if method.kind is Kind.QUERY:
+        if method.kind is MethodKind.QUERY:
             return
         for table in tables:
             table.flush()
         after = self._fields(replicated)
         if self._has_fields and after != before:
+            # Whoever reads it next must be able to, or no call would ever succeed again.
+            read = self._definition.make()
+            self._definition.change(read, _decode_fields(after))
+            self._check_unaltered(replicated, read)
             access.write(_FIELDS, after)
+
+    def _check_unaltered(self, written: object, read: object) -> None:
+        """Refuse a field that the next call would find to be something else than was assigned."""
+        for field in self._altering:
+            altered = alteration(field.type, vars(written)[field.name], vars(read)[field.name])
+            if altered is not None:
+                raise StateNotEncodable(f"{self._definition.name}.{field.name}: {altered}")
+
+    def _failure(self, error: Exception) -> Completion:
+        return Completion(encode_failure(error, self._definition.errors), is_failure=True)
 
     def _fields(self, replicated: object) -> bytes:
         state = self._definition.state(replicated)

@@ -7,34 +7,46 @@
 Leaving the block commits; an exception inside aborts, and goes on. A transaction that does not
 commit raises: `TransactionAborted` with the reason, and then it surely had no effect, or
 `TransactionUnknown`, when nobody could say by the deadline.
+
+A part of it can fail alone, and something else be tried:
+
+        try:
+            async with t.part():
+                await t.us.deposit("bob", 10)
+        except (PartAborted, NoSuchAccount):
+            await t.asia.deposit("bob", 10)
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import msgspec
-
 from coterie.kernel.errors import CoterieError, Refused
-from coterie.vsr.client import Fate, Outcome, TransactionOver
-from coterie.vsr.courier import UnknownGroup
-from coterie.vsr.remote import NotRun
+from coterie.transactional.failures import read_failure
+from coterie.vsr.calls.primary_requests import UnknownGroup
+from coterie.vsr.calls.remote import NotRun
+from coterie.vsr.commit.client import Fate, TransactionOutcome, TransactionOver
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from types import TracebackType
 
     from coterie.objects import Definition, Method
-    from coterie.vsr.client import Client, ClientTransaction
-    from coterie.vsr.executor import Completion
-    from coterie.vsr.psets import Aid
+    from coterie.vsr.calls.executor import Completion
+    from coterie.vsr.commit.client import ClientTransaction, Subaction, TransactionClient
+    from coterie.vsr.commit.psets import Aid
 
 T = TypeVar("T")
 
 
 class TransactionAborted(Refused):
     """The transaction had no effect, and will have none; the message says why."""
+
+
+class PartAborted(Refused):
+    """A part of a transaction had no effect, and will have none; the transaction goes on."""
 
 
 class TransactionUnknown(CoterieError):
@@ -45,16 +57,12 @@ class TransactionUnknown(CoterieError):
         self.aid = aid
 
 
-class CallFailed(CoterieError):
-    """A method raised; what it had changed is undone, and the transaction may go on."""
-
-
 class Turns:
     """The client of a process whose turns somebody else takes."""
 
     def __init__(
         self,
-        client: Client,
+        client: TransactionClient,
         submit: Callable[[Callable[[], None]], None],
         definitions: Mapping[str, Definition],
     ) -> None:
@@ -68,7 +76,9 @@ class Turns:
         self._is_closed = True
 
     async def do(
-        self, what: Callable[[Client, Callable[[T], None]], None], deadline: float | None = None
+        self,
+        what: Callable[[TransactionClient, Callable[[T], None]], None],
+        deadline: float | None = None,
     ) -> T:
         """Have *what* done inside a turn, and wait for what it passes on.
 
@@ -109,11 +119,13 @@ class TransactionBlock:
         self._is_over = False
         self._doom = ""
         """Why it can only be aborted."""
-        self.outcome: Outcome | None = None
+        self._depth = 0
+        """How many parts are open."""
+        self.outcome: TransactionOutcome | None = None
         """How it ended, once the block is left."""
 
     async def __aenter__(self) -> Self:
-        def begin(client: Client, then: Callable[[ClientTransaction], None]) -> None:
+        def begin(client: TransactionClient, then: Callable[[ClientTransaction], None]) -> None:
             then(client.begin(self._coordinator))
 
         self._transaction = await self._turns.do(begin)
@@ -138,11 +150,9 @@ class TransactionBlock:
 
     async def call(self, group: str, method: Method, arguments: bytes) -> object:
         """Make one call; `t.group.method(...)` is the way to write it."""
-        transaction = self._transaction
-        if self._is_over or transaction is None:
-            raise TransactionOver("this transaction is over: begin another one")
+        transaction = self._going_on()
 
-        def call(client: Client, then: Callable[[Completion | NotRun], None]) -> None:
+        def call(client: TransactionClient, then: Callable[[Completion | NotRun], None]) -> None:
             del client
             transaction.call(group, method.name, arguments, then)
 
@@ -151,11 +161,54 @@ class TransactionBlock:
         except TimeoutError:
             outcome = NotRun(f"{group} did not answer within {self._deadline} s")
         if isinstance(outcome, NotRun):
+            if self._depth:
+                raise PartAborted(outcome.reason)
             self._doom = outcome.reason
             raise TransactionAborted(outcome.reason)
         if outcome.is_failure:
-            raise CallFailed(msgspec.msgpack.decode(outcome.result, type=str))
+            raise self._turns.definitions[group].errors.as_raised(read_failure(outcome.result))
         return method.decode_result(outcome.result)
+
+    @asynccontextmanager
+    async def part(self) -> AsyncIterator[None]:
+        """Have all calls in the block fail together, and alone: the transaction goes on.
+
+        An exception in the block aborts the part, and goes on; so does a call in it that did not
+        run, as `PartAborted`. Parts may be within parts. While one is open, all calls of the
+        transaction are calls of it; those under way before it must have been answered.
+        """
+        transaction = self._going_on()
+
+        def begin(client: TransactionClient, then: Callable[[Subaction], None]) -> None:
+            del client
+            then(transaction.begin_part())
+
+        def end(client: TransactionClient, then: Callable[[NotRun | None], None]) -> None:
+            del client
+            then(transaction.end_part(part))
+
+        def abort(client: TransactionClient, then: Callable[[None], None]) -> None:
+            del client
+            transaction.abort_part(part, "its part of the transaction was aborted")
+            then(None)
+
+        part = await self._turns.do(begin)
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            self._depth -= 1
+            await self._turns.do(abort)
+            raise
+        self._depth -= 1
+        failed = await self._turns.do(end)
+        if failed is not None:
+            raise PartAborted(failed.reason)
+
+    def _going_on(self) -> ClientTransaction:
+        if self._is_over or self._transaction is None:
+            raise TransactionOver("this transaction is over: begin another one")
+        return self._transaction
 
     async def __aexit__(
         self,
@@ -169,7 +222,7 @@ class TransactionBlock:
         reason = self._doom if error is None else f"{type(error).__name__}: {error}"
         is_commit = error is None and not self._doom
 
-        def end(client: Client, then: Callable[[Outcome], None]) -> None:
+        def end(client: TransactionClient, then: Callable[[TransactionOutcome], None]) -> None:
             del client
             if transaction.outcome is not None:
                 then(transaction.outcome)  # it never began
@@ -183,7 +236,9 @@ class TransactionBlock:
         except TimeoutError:
             # Whoever has asked for an abort needs no answer: nothing else can become of it.
             fate = Fate.UNKNOWN if is_commit else Fate.ABORTED
-            self.outcome = Outcome(fate, transaction.aid, reason or "no answer by the deadline")
+            self.outcome = TransactionOutcome(
+                fate, transaction.aid, reason or "no answer by the deadline"
+            )
         if error is not None:
             return
         if self.outcome.fate is Fate.ABORTED:

@@ -5,21 +5,16 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from coterie.kernel.errors import CoterieError
 from coterie.objects import define
-from coterie.vsr.executor import Nested
+from coterie.transactional.failures import read_failure
+from coterie.vsr.calls.executor import Nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from coterie.objects import Definition
-    from coterie.vsr.executor import Completion
-
-
-class NestedFailed(CoterieError):
-    """A method of another group raised; its error is the message."""
+    from coterie.objects.classes.declared import DeclaredErrors
+    from coterie.vsr.calls.executor import Completion
 
 
 @cache
@@ -30,14 +25,17 @@ def _define(cls: type) -> Definition:
 class _Awaited:
     """One call on its way."""
 
-    def __init__(self, nested: Nested, decode: Callable[[bytes], object]) -> None:
+    def __init__(
+        self, nested: Nested, decode: Callable[[bytes], object], errors: DeclaredErrors
+    ) -> None:
         self._nested = nested
         self._decode = decode
+        self._errors = errors
 
     def __await__(self) -> Generator[Nested, Completion, object]:
         completion = yield self._nested
         if completion.is_failure:
-            raise NestedFailed(msgspec.msgpack.decode(completion.result, type=str))
+            raise self._errors.as_raised(read_failure(completion.result))
         return self._decode(completion.result)
 
 
@@ -53,7 +51,8 @@ class _Other:
 
         def call(*args: object, **kwargs: object) -> _Awaited:
             arguments = method.encode(args, kwargs)
-            return _Awaited(Nested(self._group, name, arguments), method.decode_result)
+            nested = Nested(self._group, name, arguments)
+            return _Awaited(nested, method.decode_result, self._definition.errors)
 
         return call
 

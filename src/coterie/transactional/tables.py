@@ -13,10 +13,10 @@ from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from zlib import crc32
 
-from coterie.objects.encodable import decoder, encode, strip
+from coterie.objects.classes.encodable import decoder, encode, strip
 
 if TYPE_CHECKING:
-    from coterie.vsr.executor import Access
+    from coterie.vsr.calls.executor import ObjectAccess
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -66,7 +66,7 @@ class TableType:
 class OpenTable(MutableMapping[Any, Any]):
     """A table as one call sees it."""
 
-    def __init__(self, kind: TableType, access: Access) -> None:
+    def __init__(self, kind: TableType, access: ObjectAccess) -> None:
         self._kind = kind
         self._access = access
         self._read: dict[object, tuple[object, bytes]] = {}
@@ -86,8 +86,12 @@ class OpenTable(MutableMapping[Any, Any]):
         name = self._kind.object_name(key)
         if self._access.read(name) is None:
             keys = self._keys(self._kind.bucket_name(key))
-            self._access.write(self._kind.bucket_name(key), encode([*keys, key]))
+            bucket = encode([*keys, key])
+            self._kind.decode_keys(bucket)
+            self._access.write(self._kind.bucket_name(key), bucket)
         data = encode(value)
+        # What nobody could read is refused here, while the method that gives it still runs.
+        self._kind.decode_value(data)
         self._access.write(name, data)
         self._read[key] = (value, data)
 
@@ -120,4 +124,5 @@ class OpenTable(MutableMapping[Any, Any]):
         for key, (value, before) in self._read.items():
             data = encode(value)
             if data != before:
+                self._kind.decode_value(data)
                 self._access.write(self._kind.object_name(key), data)

@@ -79,6 +79,10 @@ class VsrSettings(msgspec.Struct, frozen=True, kw_only=True):
     digest_interval: int = 0
     """At every so many events of a view the state's digest goes on record; 0: never, because it
     takes time that grows with the state."""
+    digest_bytes: int = 1 << 20
+    """A state of more bytes is digested as much more rarely."""
+    compare_digests: bool = False
+    """Whether cohorts tell each other their digests, and one that differs from most stops."""
 
 
 DEFAULT_VSR_SETTINGS = VsrSettings()

@@ -26,8 +26,8 @@ This is a search, for histories in which only the clients' view is known. Where 
 each operation its position, the order is known and only has to be confirmed, which is linear.
 
 The chapters: `history` (operations and their intervals), `model` and `models` (what an object may
-answer), `agenda` and `search` (looking for an order), `evidence` and `rendering` (explaining that
-there is none), `checker` (the verdict).
+answer), `agenda`, `foresight` and `search` (looking for an order), `evidence` and `rendering`
+(explaining that there is none), `checker` (the verdict).
 """
 
 from coterie.checking.linearizability.checker import (
@@ -42,8 +42,8 @@ from coterie.checking.linearizability.history import (
     UNSEEN,
     Called,
     Event,
-    Failed,
     Lost,
+    NeverHappened,
     Operation,
     Returned,
     Unseen,
@@ -55,20 +55,22 @@ from coterie.checking.linearizability.models import (
     Add,
     Append,
     CompareAndSet,
-    Counter,
+    CounterModel,
+    Delete,
     Dequeue,
     Enqueue,
     Get,
     Holder,
     KeyValue,
     Lock,
+    NumberedQueueModel,
     Put,
-    Queue,
-    Read,
+    QueueModel,
+    ReadRegister,
     Register,
     Release,
     Total,
-    Write,
+    WriteRegister,
 )
 from coterie.checking.linearizability.search import Placed
 
@@ -80,13 +82,13 @@ __all__ = [
     "At",
     "Called",
     "CompareAndSet",
-    "Counter",
+    "CounterModel",
+    "Delete",
     "Dequeue",
     "Deterministic",
     "Enqueue",
     "Event",
     "Evidence",
-    "Failed",
     "Get",
     "Holder",
     "KeyValue",
@@ -94,13 +96,15 @@ __all__ = [
     "Lock",
     "Lost",
     "Model",
+    "NeverHappened",
     "NotLinearizable",
+    "NumberedQueueModel",
     "Operation",
     "PerKey",
     "Placed",
     "Put",
-    "Queue",
-    "Read",
+    "QueueModel",
+    "ReadRegister",
     "Register",
     "Release",
     "Returned",
@@ -108,7 +112,7 @@ __all__ = [
     "Unknown",
     "Unseen",
     "Verdict",
-    "Write",
+    "WriteRegister",
     "check",
     "from_events",
 ]

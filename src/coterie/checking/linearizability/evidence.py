@@ -33,17 +33,18 @@ from coterie.checking.linearizability.agenda import Agenda
 from coterie.checking.linearizability.history import UNSEEN
 from coterie.checking.linearizability.rendering import render
 from coterie.checking.linearizability.search import (
-    Exhausted,
-    Found,
     Limits,
+    OrderFound,
     Placed,
-    Stopped,
+    SearchExhausted,
+    SearchStopped,
     search,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 
+    from coterie.checking.linearizability.foresight import Foresight
     from coterie.checking.linearizability.history import Operation
     from coterie.checking.linearizability.model import Model
 
@@ -94,11 +95,15 @@ class Evidence(Generic[S, C, R]):
     def __str__(self) -> str:
         return render(self)
 
+    def told(self, place: Callable[[Operation[C, R]], str]) -> str:
+        """The same story, with the place of each operation in front of it."""
+        return render(self, place)
+
 
 def explain(
     model: Model[S, C, R],
     operations: Sequence[Operation[C, R]],
-    failure: Exhausted[S, C, R],
+    failure: SearchExhausted[S, C, R],
     limits: Limits,
     *,
     widen: float = 0,
@@ -128,14 +133,14 @@ class _Case(Generic[S, C, R]):
     widen: float
     fits: float
     ends: float
-    failure: Exhausted[S, C, R]
+    failure: SearchExhausted[S, C, R]
 
     @classmethod
     def of(
         cls,
         model: Model[S, C, R],
         operations: Sequence[Operation[C, R]],
-        failure: Exhausted[S, C, R],
+        failure: SearchExhausted[S, C, R],
         limits: Limits,
         widen: float,
     ) -> _Case[S, C, R]:
@@ -149,9 +154,9 @@ class _Case(Generic[S, C, R]):
         while low < high:
             case = replace(case, ends=returns[probe])
             outcome = search(model, case.agenda(case.returned()), limits)
-            if isinstance(outcome, Exhausted):
+            if isinstance(outcome, SearchExhausted):
                 failure, high = outcome, probe
-            elif isinstance(outcome, Found):
+            elif isinstance(outcome, OrderFound):
                 low = probe + 1
             else:
                 break
@@ -189,7 +194,7 @@ class _Case(Generic[S, C, R]):
         earlier = sorted((time for time in times if time < self.call(stuck)), reverse=True)
         watch = [earlier[2**n - 1] for n in range(len(earlier).bit_length())]
         outcome = search(self.model, self.agenda(self.returned()), self.limits, watch=watch)
-        if isinstance(outcome, Exhausted):
+        if isinstance(outcome, SearchExhausted):
             for time, starts in outcome.watched.items():
                 if starts:
                     yield _Reduction(self, time, starts, stuck)
@@ -250,19 +255,37 @@ class _Reduction(Generic[S, C, R]):
         agenda = case.agenda(self._kept + suspects, self._begins)
         outcome = search(case.model, agenda, limits, starts=self._starts)
         self._steps_left = max(0, self._steps_left - outcome.steps)
-        if isinstance(outcome, Exhausted):
+        if isinstance(outcome, SearchExhausted):
             self._failure = outcome
-        elif isinstance(outcome, Stopped):
+        elif isinstance(outcome, SearchStopped):
             self._was_cut_short = True
             if outcome.steps < limits.steps_max:
                 # It was the deadline, which holds for all that follows.
                 self._steps_left = 0
-        return isinstance(outcome, Exhausted)
+        return isinstance(outcome, SearchExhausted)
+
+    def _as_seen(self) -> SearchExhausted[S, C, R]:
+        """How far one gets who goes forward in time, as a reader does.
+
+        If there is too much to try, only those of the others take part that must have happened.
+        """
+        case, failure = self._case, self._failure
+        if not failure.foresaw:
+            return failure
+        limits = Limits(_TRIAL_STEPS_MAX, case.limits.deadline)
+        agenda = case.agenda(self._kept + self._suspects, self._begins)
+        fewer = _with_needed_only(case.model.foresee(agenda, self._starts, _itself), case.widen)
+        for each in (agenda, fewer):
+            outcome = search(case.model, each, limits, starts=self._starts, foresees=False)
+            if isinstance(outcome, SearchExhausted):
+                return outcome
+        return failure
 
     def _evidence(self) -> Evidence[S, C, R]:
         case = self._case
         core = [case.operations[i] for i in sorted(self._kept + self._suspects)]
-        misfit = self._failure.stuck
+        failure = self._as_seen()
+        misfit = failure.stuck
         # Without one that returned at the end, a shorter prefix would have no order.
         stuck = max(core, key=lambda each: (case.end(each), each is misfit))
         return Evidence(
@@ -273,9 +296,28 @@ class _Reduction(Generic[S, C, R]):
             begins=self._begins,
             starts=self._starts,
             core=tuple(sorted(core, key=case.call)),
-            start=self._failure.start,
-            order=self._failure.order,
+            start=failure.start,
+            order=failure.order,
             misfit=misfit,
             is_minimal=not self._was_cut_short,
             model=case.model,
         )
+
+
+def _itself(command: C) -> C:
+    return command
+
+
+def _with_needed_only(sight: Foresight[S, C, R], widen: float) -> Agenda[C, R]:
+    """What a foresight says must have happened."""
+    agenda = sight.agenda
+    numbered = list(enumerate(agenda.bounded))
+    lost = (each for alike in agenda.lost for each in alike)
+    return Agenda.of(
+        [each for n, each in numbered if not agenda.relaxed[n]],
+        relaxed=[
+            *(each for n, each in numbered if n in sight.needed),
+            *(each.operation for each in lost if each.bit & sight.needed_lost),
+        ],
+        widen=widen,
+    )

@@ -30,8 +30,8 @@ __all__ = [
     "UNSEEN",
     "Called",
     "Event",
-    "Failed",
     "Lost",
+    "NeverHappened",
     "Operation",
     "Returned",
     "Unseen",
@@ -96,7 +96,7 @@ class Returned(Generic[R_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class NeverHappened:
     """The outstanding command of the process surely did not happen."""
 
     process: Hashable
@@ -109,7 +109,7 @@ class Lost:
     process: Hashable
 
 
-Event: TypeAlias = Called[C] | Returned[R] | Failed | Lost
+Event: TypeAlias = Called[C] | Returned[R] | NeverHappened | Lost
 
 
 def from_events(events: Iterable[Event[C, R]]) -> tuple[Operation[C, R], ...]:
@@ -139,6 +139,6 @@ def from_events(events: Iterable[Event[C, R]]) -> tuple[Operation[C, R], ...]:
                 called=pending.called,
                 returned=time,
             )
-        elif isinstance(event, Failed):
+        elif isinstance(event, NeverHappened):
             del operations[int(pending.called)]
     return tuple(operations.values())

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from coterie.checking.linearizability.foresight import Foresight
 from coterie.checking.linearizability.history import UNSEEN, Unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    from coterie.checking.linearizability.agenda import Agenda
 
 __all__ = ["At", "Deterministic", "Model", "PerKey"]
 
@@ -47,6 +50,11 @@ class Model(ABC, Generic[S, C, R]):
         With `UNSEEN`, every state that any result may lead to.
         """
 
+    def why_not(self, command: object) -> str:
+        """Why *command* is none of this object, in a sentence; nothing if it is one."""
+        del command
+        return ""
+
     def key_of(self, command: C) -> Hashable:
         """The independent part of the object that *command* touches; the whole if there is one."""
         del command
@@ -63,6 +71,16 @@ class Model(ABC, Generic[S, C, R]):
     def fingerprint(self, state: S) -> Hashable:
         """A hashable stand-in for *state*."""
         return state
+
+    def foresee(
+        self, agenda: Agenda[Any, R], starts: Sequence[S], plain: Callable[[Any], C]
+    ) -> Foresight[S, Any, R]:
+        """What the agenda as a whole says, for a search that begins at one of *starts*.
+
+        `plain(command)` gives a command of this model, where it is one copy among others.
+        """
+        del starts
+        return Foresight(self, agenda, plain)
 
     def describe(self, command: C, result: R | Unseen) -> str:
         """One short line for the evidence."""
@@ -109,8 +127,14 @@ class PerKey(Model[S, At[C], R]):
         return self.each.initial()
 
     def step(self, state: S, command: At[C], result: R | Unseen) -> Iterable[S]:
-        """Leave it to the copy."""
+        """Ask the model of one copy, with the command that was for it."""
         return self.each.step(state, command.command, result)
+
+    def why_not(self, command: object) -> str:
+        """Ask for the key, and leave the rest to the copy."""
+        if not isinstance(command, At):
+            return f"{command} names no key: write At(key, command)"
+        return self.each.why_not(command.command)
 
     def key_of(self, command: At[C]) -> Hashable:
         """Name the copy, and the part of it."""
@@ -119,11 +143,17 @@ class PerKey(Model[S, At[C], R]):
         return command.key if part is None else (command.key, part)
 
     def is_read(self, command: At[C], result: R | Unseen) -> bool:
-        """Leave it to the copy."""
+        """Ask the model of one copy, with the command that was for it."""
         return self.each.is_read(command.command, result)
 
+    def foresee(
+        self, agenda: Agenda[Any, R], starts: Sequence[S], plain: Callable[[Any], At[C]]
+    ) -> Foresight[S, Any, R]:
+        """Ask the model of one copy, to which all commands of an agenda are."""
+        return self.each.foresee(agenda, starts, lambda command: plain(command).command)
+
     def fingerprint(self, state: S) -> Hashable:
-        """Leave it to the copy."""
+        """Give the fingerprint of one copy's state."""
         return self.each.fingerprint(state)
 
     def describe(self, command: At[C], result: R | Unseen) -> str:

@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from coterie.checking.linearizability.model import Deterministic
+from coterie.checking.linearizability.queue_foresight import (
+    NOT_A_PUT,
+    QueueForesight,
+    QueueReading,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from coterie.checking.linearizability.agenda import Agenda
+    from coterie.checking.linearizability.foresight import Foresight
     from coterie.checking.linearizability.history import Unseen
 
 __all__ = [
@@ -21,8 +31,9 @@ __all__ = [
     "Add",
     "Append",
     "CompareAndSet",
-    "Counter",
     "CounterCommand",
+    "CounterModel",
+    "Delete",
     "Dequeue",
     "Enqueue",
     "Get",
@@ -31,15 +42,16 @@ __all__ = [
     "KeyValueCommand",
     "Lock",
     "LockCommand",
+    "NumberedQueueModel",
     "Put",
-    "Queue",
     "QueueCommand",
-    "Read",
+    "QueueModel",
+    "ReadRegister",
     "Register",
     "RegisterCommand",
     "Release",
     "Total",
-    "Write",
+    "WriteRegister",
 ]
 
 S = TypeVar("S")
@@ -59,8 +71,29 @@ class _Command:
     refusals: ClassVar[tuple[object, ...]] = ()
     """The results that say that the command changed nothing."""
 
+    def __post_init__(self) -> None:
+        try:
+            hash(self)
+        except TypeError:
+            raise ValueError(
+                f"{self} has a value that can be changed: write lists as tuples, and dictionaries"
+                " as tuples of pairs"
+            ) from None
+
     def __str__(self) -> str:
         return " ".join((self.verb, *(repr(getattr(self, name)) for name in self.__match_args__)))
+
+
+@dataclass(frozen=True, slots=True)
+class _OfOwner(_Command):
+    """A command that has an owner."""
+
+    owner: Hashable
+
+    def __post_init__(self) -> None:
+        _Command.__post_init__(self)
+        if self.owner is None:
+            raise ValueError(f"{self.verb} needs an owner that is not None, which means nobody")
 
 
 B = TypeVar("B", bound=_Command)
@@ -71,6 +104,14 @@ class _Object(Deterministic[S, B, R]):
     """What the objects below share: a state to start from, and how their operations are shown."""
 
     start: S
+    commands: ClassVar[tuple[type[_Command], ...]] = ()
+
+    def why_not(self, command: object) -> str:
+        """Name the commands there are, if this is none of them."""
+        if isinstance(command, self.commands):
+            return ""
+        verbs = ", ".join(each.verb for each in self.commands)
+        return f"{type(self).__name__} has no command {command}; it has {verbs}"
 
     def initial(self) -> S:
         """Begin at the start, which need not be the empty one: a history may be a part."""
@@ -88,7 +129,7 @@ class _Object(Deterministic[S, B, R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Read(_Command):
+class ReadRegister(_Command):
     """Answers the value of the register."""
 
     verb = "read"
@@ -96,7 +137,7 @@ class Read(_Command):
 
 
 @dataclass(frozen=True, slots=True)
-class Write(_Command):
+class WriteRegister(_Command):
     """Replaces the value of the register."""
 
     verb = "write"
@@ -114,7 +155,7 @@ class CompareAndSet(_Command):
     new: Hashable
 
 
-RegisterCommand: TypeAlias = Read | Write | CompareAndSet
+RegisterCommand: TypeAlias = ReadRegister | WriteRegister | CompareAndSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +166,15 @@ class Register(_Object[Hashable, RegisterCommand, Hashable]):
     it was ordered is left out of the history like any failed operation.
     """
 
+    commands = (ReadRegister, WriteRegister, CompareAndSet)
     start: Hashable = None
 
     def apply(self, state: Hashable, command: RegisterCommand) -> tuple[Hashable, Hashable]:
         """Read, write, or compare and set."""
         match command:
-            case Read():
+            case ReadRegister():
                 return state, state
-            case Write(value):
+            case WriteRegister(value):
                 return value, None
             case CompareAndSet(expected, new):
                 return (new, True) if state == expected else (state, False)
@@ -140,7 +182,7 @@ class Register(_Object[Hashable, RegisterCommand, Hashable]):
 
 @dataclass(frozen=True, slots=True)
 class Get(_Command):
-    """Answers the value of the key; the empty string if the key is missing."""
+    """Answers the value of the key; if the key is missing, what the object starts with."""
 
     verb = "get"
     reads = True
@@ -154,7 +196,7 @@ class Put(_Command):
     verb = "put"
     answers = False
     key: Hashable
-    value: str
+    value: Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,28 +209,43 @@ class Append(_Command):
     suffix: str
 
 
-KeyValueCommand: TypeAlias = Get | Put | Append
+@dataclass(frozen=True, slots=True)
+class Delete(_Command):
+    """Takes the key away; answers whether it was there."""
+
+    verb = "delete"
+    refusals = (False,)
+    key: Hashable
+
+
+KeyValueCommand: TypeAlias = Get | Put | Append | Delete
 
 
 @dataclass(frozen=True, slots=True)
-class KeyValue(_Object[str, KeyValueCommand, str | None]):
-    """Strings by key. A state is the value of one key, since keys are checked one by one."""
+class KeyValue(_Object[Hashable, KeyValueCommand, Hashable]):
+    """Values by key. A state is the value of one key, since keys are checked one by one.
 
-    start: str = ""
+    `start` is what a get of a missing key answers: the empty string, or None.
+    """
+
+    commands = (Get, Put, Append, Delete)
+    start: Hashable = ""
 
     def key_of(self, command: KeyValueCommand) -> Hashable:
         """Every command touches one key."""
         return command.key
 
-    def apply(self, state: str, command: KeyValueCommand) -> tuple[str, str | None]:
-        """Get, put or append."""
+    def apply(self, state: Hashable, command: KeyValueCommand) -> tuple[Hashable, Hashable]:
+        """Get, put, append or delete."""
         match command:
             case Get():
                 return state, state
             case Put(_, value):
                 return value, None
             case Append(_, suffix):
-                return state + suffix, None
+                return f"{'' if state is None else state}{suffix}", None
+            case Delete():
+                return self.start, state != self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +268,10 @@ CounterCommand: TypeAlias = Add | Total
 
 
 @dataclass(frozen=True, slots=True)
-class Counter(_Object[int, CounterCommand, int]):
+class CounterModel(_Object[int, CounterCommand, int]):
     """A number. Where adding answers nothing, record the result as `UNSEEN`."""
 
+    commands = (Add, Total)
     start: int = 0
 
     def apply(self, state: int, command: CounterCommand) -> tuple[int, int]:
@@ -246,9 +304,10 @@ QueueCommand: TypeAlias = Enqueue | Dequeue
 
 
 @dataclass(frozen=True, slots=True)
-class Queue(_Object[tuple[Hashable, ...], QueueCommand, Hashable]):
+class QueueModel(_Object[tuple[Hashable, ...], QueueCommand, Hashable]):
     """First in, first out; empty at first."""
 
+    commands = (Enqueue, Dequeue)
     start: tuple[Hashable, ...] = ()
 
     def apply(
@@ -261,23 +320,75 @@ class Queue(_Object[tuple[Hashable, ...], QueueCommand, Hashable]):
             case Dequeue():
                 return (state[1:], state[0]) if state else ((), None)
 
+    def foresee(
+        self,
+        agenda: Agenda[Any, Hashable],
+        starts: Sequence[tuple[Hashable, ...]],
+        plain: Callable[[Any], QueueCommand],
+    ) -> Foresight[tuple[Hashable, ...], Any, Hashable]:
+        """Say what was put before what, from the order in which it was taken."""
+        return QueueForesight(self, agenda, starts, plain, _QUEUE)
+
+
+def _put_by(command: QueueCommand) -> Hashable:
+    return command.item if isinstance(command, Enqueue) else NOT_A_PUT
+
+
+def _itself(state: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    return state
+
+
+_QUEUE = QueueReading(_put_by, _itself)
+
+NumberedQueue: TypeAlias = tuple[int, tuple[Hashable, ...]]
+"""The last number that was given out, and what is in the queue."""
+
 
 @dataclass(frozen=True, slots=True)
-class Acquire(_Command):
+class NumberedQueueModel(_Object[NumberedQueue, QueueCommand, Hashable]):
+    """A queue that numbers what is put, from 1, and answers the number."""
+
+    commands = (Enqueue, Dequeue)
+    start: NumberedQueue = (0, ())
+
+    def apply(self, state: NumberedQueue, command: QueueCommand) -> tuple[NumberedQueue, Hashable]:
+        """Put at the end, or take from the front."""
+        last, items = state
+        match command:
+            case Enqueue(item):
+                return (last + 1, (*items, item)), last + 1
+            case Dequeue():
+                return ((last, items[1:]), items[0]) if items else (state, None)
+
+    def foresee(
+        self,
+        agenda: Agenda[Any, Hashable],
+        starts: Sequence[NumberedQueue],
+        plain: Callable[[Any], QueueCommand],
+    ) -> Foresight[NumberedQueue, Any, Hashable]:
+        """Say what was put before what, from the numbers and from the order of taking."""
+        return QueueForesight(self, agenda, starts, plain, _NUMBERED_QUEUE)
+
+
+_NUMBERED_QUEUE: QueueReading[NumberedQueue, QueueCommand] = QueueReading(
+    _put_by, itemgetter(1), itemgetter(0)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire(_OfOwner):
     """Takes the lock if it is free; answers whether it was. An owner cannot take it twice."""
 
     verb = "acquire"
     refusals = (False,)
-    owner: Hashable
 
 
 @dataclass(frozen=True, slots=True)
-class Release(_Command):
+class Release(_OfOwner):
     """Frees the lock if *owner* holds it; answers whether it did."""
 
     verb = "release"
     refusals = (False,)
-    owner: Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +409,7 @@ class Lock(_Object[Hashable, LockCommand, Hashable]):
     A blocking acquire is one that answers True or is lost.
     """
 
+    commands = (Acquire, Release, Holder)
     start: Hashable = None
 
     def apply(self, state: Hashable, command: LockCommand) -> tuple[Hashable, Hashable]:

@@ -19,11 +19,13 @@ has a column.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from coterie.checking.linearizability.history import UNSEEN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coterie.checking.linearizability.evidence import Evidence
     from coterie.checking.linearizability.history import Operation
 
@@ -33,6 +35,8 @@ S = TypeVar("S")
 C = TypeVar("C")
 R = TypeVar("R")
 
+Place: TypeAlias = "Callable[[Operation[C, R]], str] | None"
+
 _TEXT_WIDTH_MAX = 48
 _CORE_SHOWN_MAX = 20
 _PLACED_SHOWN_MAX = 8
@@ -40,13 +44,13 @@ _STATES_SHOWN_MAX = 4
 _COLUMN_WIDTH = 2
 
 
-def render(evidence: Evidence[S, C, R]) -> str:
-    """Tell the story of *evidence*, in lines of plain text."""
+def render(evidence: Evidence[S, C, R], place: Place[C, R] = None) -> str:
+    """Tell the story of *evidence*, in lines of plain text; *place* says where operations stand."""
     blocks = [
         [_title(evidence), _prefix(evidence), *_beginning(evidence), _claim(evidence)],
-        _timeline(evidence),
+        _timeline(evidence, place),
         [f"The order that gets furthest, from {_short(repr(evidence.start))}:"],
-        _order(evidence),
+        _order(evidence, place),
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
 
@@ -85,7 +89,7 @@ def _claim(evidence: Evidence[S, C, R]) -> str:
     return f"{claim[0].upper()}{claim[1:]}:"
 
 
-def _timeline(evidence: Evidence[S, C, R]) -> list[str]:
+def _timeline(evidence: Evidence[S, C, R], place: Place[C, R]) -> list[str]:
     """One line for each operation of the core, with its interval."""
     shown = evidence.core[-_CORE_SHOWN_MAX:]
     times = {time for each in shown for time in _interval(each)}
@@ -94,7 +98,7 @@ def _timeline(evidence: Evidence[S, C, R]) -> list[str]:
     for each in shown:
         start, end = (column[time] for time in _interval(each))
         bar = "├" + "─" * (end - start - 1) + "┤" if end > start else "│"
-        rows.append((str(each.process), _text(evidence, each), " " * start + bar))
+        rows.append((_who(each, place), _text(evidence, each), " " * start + bar))
     return _hidden(len(evidence.core) - len(shown)) + _table(rows)
 
 
@@ -104,7 +108,7 @@ def _interval(operation: Operation[C, R]) -> tuple[float, float]:
     return operation.called, operation.returned
 
 
-def _order(evidence: Evidence[S, C, R]) -> list[str]:
+def _order(evidence: Evidence[S, C, R], place: Place[C, R]) -> list[str]:
     """The end of the furthest order, and the operation that has no place in it."""
     trusted = {id(each) for each in evidence.core}
     rows = []
@@ -113,9 +117,15 @@ def _order(evidence: Evidence[S, C, R]) -> list[str]:
         # Of an operation outside the core only the effect was used, not the result.
         result = each.result if id(each) in trusted else UNSEEN
         text = _short(evidence.model.describe(each.command, result))
-        rows.append((str(each.process), text, f"leaves {_short(repr(placed.state))}"))
-    rows.append((str(evidence.misfit.process), _text(evidence, evidence.misfit), "does not fit"))
+        rows.append((_who(each, place), text, f"leaves {_short(repr(placed.state))}"))
+    misfit = evidence.misfit
+    rows.append((_who(misfit, place), _text(evidence, misfit), "does not fit"))
     return _hidden(len(evidence.order) - _PLACED_SHOWN_MAX) + _table(rows)
+
+
+def _who(operation: Operation[C, R], place: Place[C, R]) -> str:
+    who = str(operation.process)
+    return who if place is None else f"{place(operation)}: {who}"
 
 
 def _hidden(count: int) -> list[str]:

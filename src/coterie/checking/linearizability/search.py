@@ -22,7 +22,7 @@ later it can be moved to here, and nobody notices.
 nowhere. Four rules keep them in hand.
 
 1. One that would not change the state is not placed: leaving it out is never worse.
-2. Of lost operations with equal commands the one called first is placed first.
+2. Of lost operations with equal commands that may come next only the one called first is tried.
 3. Of two configurations with the same bounded operations placed and the same state, the one that
    assumed a subset of the other's lost operations can do all that the other can. Lost operations
    are tried last, so that the smaller configuration tends to come first and keep the larger out.
@@ -32,16 +32,22 @@ nowhere. Four rules keep them in hand.
 with any result, or not at all: every order of the true history is an order of the relaxed one. When
 one is the first to return and has not been placed, it may be dropped.
 
-The number of steps (calls of the model, and configurations compared) is bounded, and with it the
-memory. The steps are the same in each run.
+*Foresight* is what the model says of the agenda as a whole (`foresight.py`): more order than the
+intervals give, and states that need not be entered.
+
+The number of steps (calls of the model, and configurations compared) is bounded, and so is the
+memory of where the search has been, which can grow much faster where states are large. The steps
+are the same in each run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from sys import getsizeof
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
+from coterie.checking.linearizability.foresight import Foresight
 from coterie.checking.linearizability.history import UNSEEN
 
 if TYPE_CHECKING:
@@ -51,27 +57,41 @@ if TYPE_CHECKING:
     from coterie.checking.linearizability.history import Operation, Unseen
     from coterie.checking.linearizability.model import Model
 
-__all__ = ["Exhausted", "Found", "Limits", "Outcome", "Placed", "Stopped", "search"]
+__all__ = [
+    "Limits",
+    "OrderFound",
+    "Outcome",
+    "Placed",
+    "SearchExhausted",
+    "SearchStopped",
+    "search",
+]
 
 S = TypeVar("S")
 C = TypeVar("C")
 R = TypeVar("R")
 
 _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
+_CONFIGURATION_BYTES = 500
+"""What a configuration takes besides its state, about: an entry of the memory, and a node."""
+
+BYTES_MAX = 1 << 29
+"""What the memory of one search may take, about, unless the caller says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How far a search may go.
 
-    steps_max: steps of one search. A step takes some microseconds and, at worst, keeps a state and
-        a few hundred bytes.
+    steps_max: steps of one search. How long a step takes depends on the model and the machine.
     deadline: asked now and then whether time is up; None for no deadline. The caller brings the
         clock, so the search has none.
+    bytes_max: what the configurations that are remembered may take, about.
     """
 
     steps_max: int
     deadline: Callable[[], bool] | None = None
+    bytes_max: int = BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +103,7 @@ class Placed(Generic[S, C, R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[S, C, R]):
+class OrderFound(Generic[S, C, R]):
     """An order of all operations that returned, and of the lost ones that it assumes."""
 
     order: tuple[Placed[S, C, R], ...]
@@ -91,12 +111,12 @@ class Found(Generic[S, C, R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Exhausted(Generic[S, C, R]):
+class SearchExhausted(Generic[S, C, R]):
     """There is no order.
 
     `order`, from the state `start`, got furthest: it places all that returned before `stuck`, and
     no order places `stuck` as well. `watched` has, for each time asked for, every state that is
-    possible then.
+    possible then. `foresaw` says whether the model knew better than to try all that seems to fit.
     """
 
     stuck: Operation[C, R]
@@ -104,34 +124,41 @@ class Exhausted(Generic[S, C, R]):
     order: tuple[Placed[S, C, R], ...]
     watched: Mapping[float, tuple[S, ...]]
     steps: int
+    foresaw: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class SearchStopped:
     """A limit was reached first."""
 
     reason: str
     steps: int
 
 
-Outcome: TypeAlias = Found[S, C, R] | Exhausted[S, C, R] | Stopped
+Outcome: TypeAlias = OrderFound[S, C, R] | SearchExhausted[S, C, R] | SearchStopped
 
 
-def search(
+def search(  # noqa: PLR0913 -- what a search is made of
     model: Model[S, C, R],
     agenda: Agenda[C, R],
     limits: Limits,
     *,
     starts: Sequence[S] | None = None,
     watch: Sequence[float] = (),
+    foresees: bool = True,
 ) -> Outcome[S, C, R]:
     """Look for an order of the operations on the agenda.
 
     It may begin at any of the states *starts*, which are the model's initial one unless given.
-    *watch* asks for the states that are possible at these times if there is no order.
+    *watch* asks for the states that are possible at these times if there is no order; what comes
+    later must not have a say in that, so there is no foresight then.
     """
     begin = (model.initial(),) if starts is None else starts
-    return _Search(model, agenda, limits, watch).run(begin)
+    if foresees and not watch:
+        sight = model.foresee(agenda, begin, lambda command: command)
+    else:
+        sight = Foresight(model, agenda)
+    return _Search(sight, limits, watch).run(begin)
 
 
 class _Node(NamedTuple, Generic[S, C, R]):
@@ -149,51 +176,65 @@ class _Node(NamedTuple, Generic[S, C, R]):
 class _Search(Generic[S, C, R]):
     def __init__(
         self,
-        model: Model[S, C, R],
-        agenda: Agenda[C, R],
+        sight: Foresight[S, C, R],
         limits: Limits,
         watch: Sequence[float],
     ) -> None:
-        self._model = model
-        self._agenda = agenda
+        self._sight = sight
+        self._agenda: Agenda[C, R] = sight.agenda
         self._limits = limits
         self._steps = 0
         self._steps_at_next_look = 0
-        self._reads = tuple(
-            not relaxed and model.is_read(operation.command, operation.result)
-            for operation, relaxed in zip(agenda.bounded, agenda.relaxed, strict=True)
-        )
+        self._bytes = 0
         # For each (base, placed, state): the sets of assumed lost operations it was met with,
         # without those that contain another.
         self._met: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._furthest: tuple[float, int] = (-inf, 0)
-        self._furthest_first = 0
+        self._furthest_first: int
         self._furthest_node: _Node[S, C, R]
         self._watched: dict[float, dict[Hashable, S]] = {time: {} for time in watch}
 
     def run(self, starts: Sequence[S]) -> Outcome[S, C, R]:
         bounded_count = len(self._agenda.bounded)
-        pending: list[_Node[S, C, R]] = [_Node(each, 0, 0, 0, 0, None, None) for each in starts]
+        # What is to be tried next in each configuration on the way. It is made when it is tried: a
+        # history with many lost operations has hundreds of ways on that are hardly ever taken.
+        roots = (_Node[S, C, R](each, 0, 0, 0, 0, None, None) for each in reversed(starts))
+        pending: list[Iterator[_Node[S, C, R]]] = [roots]
+        # Foresight may say at once that there is no order; then nothing was placed before the first
+        # return that is trusted.
+        trusted = [n for n in range(bounded_count) if not self._agenda.relaxed[n]]
+        self._furthest_first = min(trusted, key=lambda n: self._agenda.returns[n], default=0)
+        self._furthest_node = _Node(starts[0], 0, 0, 0, 0, None, None)
+        if self._sight.is_contradiction:
+            self._steps += bounded_count
+            pending.clear()
         while pending:
             if reason := self._limit_reached():
-                return Stopped(reason, self._steps)
-            node = pending.pop()
+                return SearchStopped(reason, self._steps)
+            node = next(pending[-1], None)
+            if node is None:
+                pending.pop()
+                continue
             if not self._is_new(node):
                 continue
             if node.base == bounded_count:
-                return Found(_order(node), self._steps)
-            pending.extend(reversed(self._expand(node)))
-        return Exhausted(
+                return OrderFound(_order(node), self._steps)
+            pending.append(self._expand(node))
+        return SearchExhausted(
             stuck=self._agenda.bounded[self._furthest_first],
             start=_root(self._furthest_node).state,
             order=_order(self._furthest_node),
             watched={time: tuple(states.values()) for time, states in self._watched.items()},
             steps=self._steps,
+            foresaw=type(self._sight) is not Foresight,
         )
 
     def _limit_reached(self) -> str | None:
         if self._steps >= self._limits.steps_max:
             return f"no verdict after {self._steps} steps"
+        if self._bytes >= self._limits.bytes_max:
+            mebibytes = self._limits.bytes_max >> 20
+            return f"no verdict with {mebibytes} MiB of memory, after {self._steps} steps"
         if self._steps >= self._steps_at_next_look:
             self._steps_at_next_look = self._steps + _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK
             if self._limits.deadline is not None and self._limits.deadline():
@@ -202,31 +243,33 @@ class _Search(Generic[S, C, R]):
 
     def _is_new(self, node: _Node[S, C, R]) -> bool:
         """Whether no configuration met before can do all that this one can."""
-        key = (node.base, node.placed, self._model.fingerprint(node.state))
+        fingerprint = self._sight.fingerprint(node.state)
+        key = (node.base, node.placed, fingerprint)
         met = self._met.get(key, ())
         self._steps += len(met)
         assumed = node.assumed
         if any(other & assumed == other for other in met):
             return False
+        self._bytes += _CONFIGURATION_BYTES + getsizeof(fingerprint)
         self._met[key] = (*(other for other in met if other & assumed != assumed), assumed)
         return True
 
-    def _expand(self, node: _Node[S, C, R]) -> list[_Node[S, C, R]]:
+    def _expand(self, node: _Node[S, C, R]) -> Iterator[_Node[S, C, R]]:
         """The configurations to enter from this one, the most promising first."""
         candidates, first = self._frontier(node)
         self._note_progress(node, first)
         self._note_watched(node, first)
         others = []
         for number in candidates:
-            if not self._reads[number] or self._would_pass_watch(node, number):
+            if number not in self._sight.first or self._would_pass_watch(node, number):
                 others.append(number)
             elif alone := [*self._place(node, number)]:
-                return alone
-        nodes = [*self._drop(node, first)]
+                yield from alone
+                return
+        yield from self._drop(node, first)
         for number in others:
-            nodes += self._place(node, number)
-        nodes += self._assume(node, self._agenda.returns[first])
-        return nodes
+            yield from self._place(node, number)
+        yield from self._assume(node, self._agenda.returns[first])
 
     def _frontier(self, node: _Node[S, C, R]) -> tuple[list[int], int]:
         """The bounded operations that may come next, and the one of them that returns first."""
@@ -259,7 +302,7 @@ class _Search(Generic[S, C, R]):
         """Remember the state for the times at which the search may be in this configuration."""
         for time, states in self._watched.items():
             if self._since(node) <= time <= self._agenda.returns[first]:
-                states.setdefault(self._model.fingerprint(node.state), node.state)
+                states.setdefault(self._sight.fingerprint(node.state), node.state)
 
     def _would_pass_watch(self, node: _Node[S, C, R], number: int) -> bool:
         """Whether a watched time is over once this operation is placed.
@@ -277,6 +320,8 @@ class _Search(Generic[S, C, R]):
     def _place(self, node: _Node[S, C, R], number: int) -> Iterator[_Node[S, C, R]]:
         """Every way to place this bounded operation next."""
         agenda = self._agenda
+        if agenda.after_lost[number] & ~node.assumed or number in self._sight.idle:
+            return
         if any(_is_unplaced(node, other) for other in agenda.after[number]):
             return
         operation, relaxed = agenda.bounded[number], agenda.relaxed[number]
@@ -284,12 +329,14 @@ class _Search(Generic[S, C, R]):
         trusted_count = node.trusted_count + (not relaxed)
         result = UNSEEN if relaxed else operation.result
         for state in self._states_after(node.state, operation, result):
-            if not relaxed or self._differs(state, node.state):
+            if relaxed and not self._differs(state, node.state):
+                continue
+            if not self._sight.is_hopeless(state, node.assumed, base, placed):
                 yield _Node(state, base, placed, node.assumed, trusted_count, operation, node)
 
     def _drop(self, node: _Node[S, C, R], first: int) -> Iterator[_Node[S, C, R]]:
         """Let the first to return, if it is relaxed, not happen."""
-        if self._agenda.relaxed[first]:
+        if self._agenda.relaxed[first] and first not in self._sight.needed:
             self._steps += 1
             base, placed = _with_placed(node, first)
             yield node._replace(base=base, placed=placed)
@@ -297,17 +344,29 @@ class _Search(Generic[S, C, R]):
     def _assume(self, node: _Node[S, C, R], first_return: float) -> Iterator[_Node[S, C, R]]:
         """Every way to let a lost operation take effect next."""
         for alike in self._agenda.lost:
-            # Those alike were called later than the first that is free, and can wait for it.
-            free = next((each for each in alike if not node.assumed & each.bit), None)
-            if free is None or free.called > first_return:
+            # Whatever is free now stays free, so those alike can wait for the first that is.
+            free = next(
+                (
+                    each
+                    for each in alike
+                    if not node.assumed & each.bit
+                    and each.called <= first_return
+                    and not each.after_lost & ~node.assumed
+                    and not any(_is_unplaced(node, other) for other in each.after)
+                ),
+                None,
+            )
+            if free is None:
                 continue
             for state in self._states_after(node.state, free.operation, UNSEEN):
-                if self._differs(state, node.state) and not self._is_detour(node, free, state):
+                assumed = node.assumed | free.bit
+                if (
+                    self._differs(state, node.state)
+                    and not self._is_detour(node, free, state)
+                    and not self._sight.is_hopeless(state, assumed, node.base, node.placed)
+                ):
                     yield node._replace(
-                        state=state,
-                        assumed=node.assumed | free.bit,
-                        operation=free.operation,
-                        parent=node,
+                        state=state, assumed=assumed, operation=free.operation, parent=node
                     )
 
     def _is_detour(self, node: _Node[S, C, R], free: LostOperation[C, R], state: S) -> bool:
@@ -324,10 +383,10 @@ class _Search(Generic[S, C, R]):
         self, state: S, operation: Operation[C, R], result: R | Unseen
     ) -> Iterable[S]:
         self._steps += 1
-        return self._model.step(state, operation.command, result)
+        return self._sight.step(state, operation.command, result)
 
     def _differs(self, state: S, other: S) -> bool:
-        return self._model.fingerprint(state) != self._model.fingerprint(other)
+        return self._sight.fingerprint(state) != self._sight.fingerprint(other)
 
 
 def _is_unplaced(node: _Node[S, C, R], number: int) -> bool:

@@ -1,0 +1,174 @@
+"""Where the processes of a replicated program are, and what they run: one file for all of them.
+
+The file is JSON with one object, and read by agents, gateway and supervisor alike. It holds what
+has to be the same in all replicas: the command, the environment, where it is run, and when the
+group was founded.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coterie.journal.format import Sync
+from coterie.kernel.claims import Roster, RosterLine
+from coterie.kernel.decoding import JsonDecoder
+from coterie.kernel.errors import CoterieError
+from coterie.kernel.views import Configuration, Member
+from coterie.llft.settings import Guard, LlftSettings
+from coterie.program.command_words import ProgramCommand
+from coterie.program.wire import WINDOW
+from coterie.runtime.address import parse_address
+from coterie.runtime.local_groups import state_folder
+from coterie.runtime.security import OPEN, Security
+from coterie.service.config import is_loopback
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coterie.runtime.address import Address
+
+EDGE_ID = "edge"
+FILE = "program.json"
+_NEVER = 1 << 62
+
+
+class BadDeployment(CoterieError):
+    """This is no file of a replicated program; the message says what to do."""
+
+
+class MemberPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a process of the group is."""
+
+    listen: str
+    """HOST:PORT for the other processes of the group."""
+    dir: str
+    """Its journal."""
+
+
+class ProgramDeployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A replicated program."""
+
+    name: str
+    interpreter: str
+    options: list[str]
+    words: list[str]
+    """A script, `-m MODULE` or `-c CODE`, and its arguments."""
+    folder: str
+    """Where the program is run."""
+    environment: dict[str, str]
+    founded: int
+    """Nanoseconds since the epoch: the beginning of the group's clock."""
+    edge: MemberPlace
+    replicas: dict[str, MemberPlace]
+    guard: Guard = Guard.QUORUM
+    allow_connect: list[str] = []
+    """HOST:PORT: where the edge may connect to for the program."""
+    secret: str = ""
+    """What only the processes of the group know; without it every user of the machine can pass for
+    one of them, so `coterie program run` writes one."""
+    sync: Sync = Sync.NONE
+    """Whether journals outlive the loss of a machine's memory (turn), or of processes (none)."""
+
+    @property
+    def command(self) -> ProgramCommand:
+        """The program, as it is started."""
+        return ProgramCommand(self.interpreter, self.options, self.words)
+
+    @property
+    def configuration(self) -> Configuration:
+        """The replicas."""
+        return Configuration(1, tuple(self.replicas))
+
+    @property
+    def roster(self) -> Roster:
+        """Who founds the group: the first life of each replica."""
+        lives = tuple(
+            RosterLine(Member(id, 1), rank, is_whole=True)
+            for rank, id in enumerate(self.replicas, 1)
+        )
+        return Roster(lives, len(lives) + 1)
+
+    def place(self, id: str) -> MemberPlace:
+        """Give the place of a process."""
+        if id == EDGE_ID:
+            return self.edge
+        if id not in self.replicas:
+            known = ", ".join(self.replicas)
+            raise BadDeployment(f"there is no replica {id!r} of {self.name}; there are {known}")
+        return self.replicas[id]
+
+    def security(self, id: str) -> Security:
+        """Give what the other processes must show to this one: a secret of each pair's own."""
+        if not self.secret:
+            return OPEN
+        others = [other for other in (*self.replicas, EDGE_ID) if other != id]
+        return Security(secrets={other: self._secret_of(id, other) for other in others})
+
+    def _secret_of(self, one: str, other: str) -> bytes:
+        pair = "+".join(sorted((one, other)))
+        return hmac.digest(self.secret.encode(), pair.encode(), "sha256")
+
+    def peers(self, id: str) -> dict[str, Address]:
+        """Give the addresses of all processes but one."""
+        places = {**self.replicas, EDGE_ID: self.edge}
+        return {
+            other: parse_address(place.listen) for other, place in places.items() if other != id
+        }
+
+    @property
+    def settings(self) -> LlftSettings:
+        """The engine's limits for real programs.
+
+        A program's state cannot be taken out of its process, so none is ever kept: the log since
+        the founding is the state, at the edge and in every journal.
+        """
+        return LlftSettings(
+            guard=self.guard,
+            window=WINDOW,
+            state_every=_NEVER,
+            batch=48,
+            unstored_max=4096,
+            lag_max=200_000,
+        )
+
+
+def program_folder(name: str) -> Path | None:
+    """Give the folder of a program that was run on this machine; nothing if there is none."""
+    folder = state_folder() / name
+    return folder if (folder / FILE).is_file() else None
+
+
+_decode = JsonDecoder(ProgramDeployment).decode
+
+
+def read_deployment(path: Path) -> ProgramDeployment:
+    """Read a deployment's file; raises `BadDeployment`."""
+    try:
+        found = _decode(path.read_bytes())
+    except OSError as error:
+        raise BadDeployment(f"{path} cannot be read: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise BadDeployment(f"{path} is no file of a replicated program: {error}") from None
+    places = [found.edge, *found.replicas.values()]
+    if not found.secret and not all(is_loopback(parse_address(each.listen)) for each in places):
+        raise BadDeployment(
+            f"{path} has no secret, and other machines can reach the group: anybody there could "
+            'pass for one of its processes. Give it one: "secret": "..." of 16 letters or more'
+        )
+    return found
+
+
+def encode_deployment(deployment: ProgramDeployment) -> bytes:
+    """Give a deployment as its file says it."""
+    return msgspec.json.format(msgspec.json.encode(deployment))
+
+
+def write_deployment(path: Path, deployment: ProgramDeployment) -> None:
+    """Write a deployment's file, all of it or nothing; others cannot read the environment in it."""
+    draft = path.with_suffix(".draft")
+    draft.touch(mode=0o600)
+    draft.write_bytes(encode_deployment(deployment))
+    draft.replace(path)

@@ -1,0 +1,445 @@
+"""The gateway: the edge as a process of its own, which holds the clients' connections.
+
+It listens where the program listens. What a client sends is put on record, then given to all
+replicas; what the program writes is held back until the orders that it rests on are on record
+(`coterie.llft.edge`). Whoever leads may die: the clients notice nothing but a pause.
+
+Its own death breaks their connections. Then all of them end for the program, in order; what was
+released stays released, and the ports are opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import sys
+from typing import TYPE_CHECKING, cast
+
+from coterie.agents.app import (
+    ANSWER_BYTES,
+    LISTENING,
+    SIGNALS,
+    ClientName,
+    DialledName,
+    number_of,
+)
+from coterie.agents.living import LlftLife
+from coterie.kernel.claims import OrderKind
+from coterie.kernel.layers import Layer
+from coterie.kernel.replica import Replica
+from coterie.llft.edge import EDGE, Edge, EdgeLine
+from coterie.llft.memory import EdgeMemory
+from coterie.llft.orders import each_order
+from coterie.program.wire import WireKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from coterie.agents.deployment import ProgramDeployment
+    from coterie.kernel.claims import Order
+    from coterie.kernel.layers import Context
+
+_WAITING_MAX = 64 << 10
+"""So much of a client's input may wait here before it is read no more."""
+_VALUE_BYTES_MAX = 20
+_CONN_FIRST = 16
+OWN = ("1", "2", SIGNALS)
+"""Standard output, standard error, signals: connections that are there from the beginning."""
+
+
+class GatewayEdge(Edge):
+    """The engine's edge, with what real programs need beside it."""
+
+    def __init__(self, context: Context, *, memory: EdgeMemory, **parts: Any) -> None:  # noqa: ANN401
+        self._consumed: dict[str, int] = {}
+        super().__init__(context, memory=memory, **parts)
+        for _, _, _, order in each_order(self.log.runs(1, self.log.end)):
+            self._count(order)
+
+    def start(self) -> None:
+        """Begin; only clients' connections have ended with the last life."""
+        for conn, line in self.lines.items():
+            line.is_client = any(name.parse(conn) for name in (ClientName, DialledName))
+        for conn in OWN:
+            self._own(conn)
+        super().start()
+
+    def _own(self, conn: str) -> None:
+        """See to it that a connection is there that no client has opened."""
+        if conn not in self.lines:
+            line = self.lines[conn] = EdgeLine(None)
+            self._changed(conn, line)
+
+    def arrive(self, conn: str) -> None:
+        """Take a client in, or what the program asked for; it learns that in order."""
+        if conn not in self.lines:
+            self.open(conn)
+        if self.lines[conn].is_open:
+            self._input(conn, b"")
+
+    def note(self, conn: str, data: bytes) -> None:
+        """Tell the program something, in order with all else that it is told."""
+        self._own(conn)
+        self._input(conn, data)
+
+    def took(self, conn: str, count: int) -> None:
+        """Learn that a client has taken more; whoever leads may wait for that."""
+        super().took(conn, count)
+        self._send(self.replicas, self._reflected([]))
+
+    def _input_end(self, conn: str, *, is_reset: bool = False) -> None:
+        line = self.lines[conn]
+        if line.end_number and is_reset and not line.is_closing:
+            # It had only said that it writes no more; now it does not read, either.
+            self._input(conn, b"", is_end=True, is_reset=True)
+            line.end_number = self.last_input
+        super()._input_end(conn, is_reset=is_reset)
+
+    def _stored(self, order: Order) -> None:
+        self._count(order)
+        super()._stored(order)
+
+    def _count(self, order: Order) -> None:
+        if order.kind is OrderKind.TOOK:
+            self._consumed[order.conn] = self._consumed.get(order.conn, 0) + order.value
+
+    def room(self, conn: str) -> int:
+        """Say how much input there is room for: the program has read what stored orders say."""
+        line = self.lines.get(conn)
+        received = 0 if line is None else line.received
+        return self.settings.window - (received - self._consumed.get(conn, 0))
+
+    def _credits(self) -> dict[str, int]:
+        return {conn: each.delivered for conn, each in self.lines.items() if not each.is_closing}
+
+
+class _Client(asyncio.Protocol):
+    """One client's connection."""
+
+    def __init__(self, gateway: Gateway, listener: int, conn: str = "") -> None:
+        self._gateway, self._listener = gateway, listener
+        self.conn = conn
+        """Its name; one that the program asked for has it from the beginning."""
+        self.input = bytearray()
+        self.has_ended = False
+        self.held = 0
+        """Output that is written and not taken yet."""
+        self._is_full = False
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=0)
+        self._gateway.arrived(self, self._listener)
+
+    def data_received(self, data: bytes) -> None:
+        self.input += data
+        if len(self.input) > _WAITING_MAX:
+            self.transport.pause_reading()
+        self._gateway.driver.call(self.pass_on)
+
+    def eof_received(self) -> bool:
+        self.has_ended = True
+        self._gateway.driver.call(self.pass_on)
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        del error
+        self._gateway.lost(self)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        count, self.held = self.held, 0
+        if count:
+            self._gateway.driver.call(lambda: self._gateway.engine.took(self.conn, count))
+
+    def pass_on(self) -> None:
+        """Give the edge what it has room for; called inside a turn."""
+        engine = self._gateway.engine
+        if self.input:
+            taken = engine.take(self.conn, bytes(self.input))
+            del self.input[:taken]
+        if self.input:
+            self._gateway.blocked.add(self)
+            return
+        self._gateway.blocked.discard(self)
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+        if self.has_ended:
+            self.has_ended = False
+            engine.finish(self.conn)
+
+    def write(self, data: bytes) -> int:
+        """Note that there is output; say how much of it counts as taken at once."""
+        if self._is_full:
+            self.held += len(data)
+            return 0
+        return len(data)
+
+
+class Gateway(LlftLife):
+    """The edge of a program, its clients, its ports and its standard output."""
+
+    memory_kind = EdgeMemory
+
+    def __init__(
+        self, deployment: ProgramDeployment, say: Callable[[str, dict[str, object]], None]
+    ) -> None:
+        super().__init__(deployment, "edge", deployment.name + EDGE)
+        self._say = say
+        self.engine: GatewayEdge
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """The status with which the program has exited."""
+        self._clients: dict[str, _Client] = {}
+        self._servers: dict[int, asyncio.Server] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last_conn = _CONN_FIRST
+        self._effects: list[Callable[[], None]] = []
+        self.blocked: set[_Client] = set()
+
+    def build(self, context: Context, memory: EdgeMemory) -> Replica:
+        """Build the edge; the ports that the program listens at are opened again."""
+        deployment = self.deployment
+        self.engine = GatewayEdge(
+            context,
+            program=deployment.name,
+            replicas=list(deployment.replicas),
+            roster=deployment.roster,
+            memory=memory,
+            outside=self,
+            calls={},
+            settings=deployment.settings,
+        )
+        names = [name for conn in memory.lines if (name := ClientName.parse(conn)) is not None]
+        self._last_conn = max([_CONN_FIRST, *(name.number for name in names)])
+        for order in self._still_told():
+            self.told(order)
+        return Replica(context, Layer(context), [self.engine], self.engine)
+
+    def _still_told(self) -> list[Order]:
+        """Give what the program has told earlier lives and is still so."""
+        found: dict[str, Order] = {}
+        for _, _, _, order in each_order(self.engine.log.runs(1, self.engine.log.end)):
+            if order.kind is OrderKind.TOLD and order.value in {WireKind.LISTEN, WireKind.EXITED}:
+                found[order.conn] = order
+            elif order.kind is OrderKind.TOLD and order.value == WireKind.CLOSED:
+                found.pop(order.conn, None)
+        return list(found.values())
+
+    def close(self) -> None:
+        """Close the ports."""
+        for server in self._servers.values():
+            server.close()
+
+    # ---- what the engine calls, inside a turn; its effects come after it
+
+    def wrote(self, conn: str, data: bytes) -> int:
+        """Have bytes written."""
+        if conn in {"1", "2"}:
+            stream = sys.stdout.buffer if conn == "1" else sys.stderr.buffer
+
+            def show() -> None:
+                with contextlib.suppress(OSError):  # whoever read it is gone
+                    stream.write(data)
+                    stream.flush()
+
+            self._effects.append(show)
+            return len(data)
+        client = self._clients.get(conn)
+        if client is None:
+            return len(data)
+        self._effects.append(lambda: client.transport.write(data))
+        return client.write(data)
+
+    def told(self, order: Order) -> None:
+        """Do what the program asks of its edge."""
+        # Programs say such things by their agents; a damaged one could say anything.
+        word, _, rest = order.data.partition(b" ")
+        words, number = rest.decode(errors="replace"), number_of(order.conn)
+        client = self._clients.get(order.conn)
+        try:
+            value = int(word[:_VALUE_BYTES_MAX])
+        except ValueError:
+            self._say("made no sense", {"kind": order.value, "connection": order.conn})
+            return
+        match order.value:
+            case WireKind.LISTEN if number is not None:
+                self._effects.append(lambda: self._later(self._open(number, value, words)))
+            case WireKind.CONNECT if self._is_new(order.conn):
+                self.engine.open(order.conn)
+                self._effects.append(lambda: self._later(self._dial(order.conn)))
+            case WireKind.SHUT if client is not None:
+                self._effects.append(lambda: _shut(client.transport))
+            case WireKind.CLOSED:
+                self._effects.append(lambda: self._deafen(order.conn))
+            case WireKind.EXITED:
+                self._effects.append(lambda: self._exit(value))
+            case WireKind.SAID | WireKind.REFUSED:
+                fields: dict[str, object] = {"text": words}
+                self._effects.append(lambda: self._say("said", fields))
+            case _:
+                pass
+
+    def _is_new(self, conn: str) -> bool:
+        return conn not in self.engine.lines and DialledName.parse(conn) is not None
+
+    def closed(self, conn: str) -> None:
+        """Have a client find its connection closed, behind everything that was written."""
+        client = self._clients.get(conn)
+        if client is not None:
+            self._effects.append(client.transport.close)
+
+    def broke(self, conn: str) -> None:
+        """Break a connection."""
+        client = self._clients.get(conn)
+        if client is not None:
+            self._effects.append(client.transport.abort)
+
+    def turn_ended(self) -> None:
+        """Carry out what the turn has brought."""
+        effects, self._effects = self._effects, []
+        for each in effects:
+            each()
+        if any(self.engine.room(client.conn) > 0 for client in self.blocked):
+            self.driver.call(self._pass_on)
+
+    def _pass_on(self) -> None:
+        for client in list(self.blocked):
+            client.pass_on()
+
+    def _exit(self, status: int) -> None:
+        if not self.ended.done():
+            self.ended.set_result(status)
+
+    # ---- clients
+
+    def arrived(self, client: _Client, listener: int) -> None:
+        """Take a client in, or a connection that the program asked for."""
+        if not client.conn:
+            self._last_conn += 1
+            peer = client.transport.get_extra_info("peername") or ("", 0)
+            client.conn = str(ClientName(self._last_conn, listener, f"{peer[0]} {peer[1]}"))
+        self._clients[client.conn] = client
+        self.driver.call(lambda: self.engine.arrive(client.conn))
+
+    def lost(self, client: _Client) -> None:
+        """Let a client go."""
+        self.driver.call(lambda: self._forget(client))
+
+    def _forget(self, client: _Client) -> None:
+        self.blocked.discard(client)
+        self._clients.pop(client.conn, None)
+        self.engine.end(client.conn, is_reset=True)
+
+    def signal(self, number: int) -> None:
+        """Send the program a signal, in its place in the order."""
+        self.driver.call(lambda: self.engine.note(SIGNALS, bytes([number])))
+
+    # ---- ports
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _dial(self, conn: str) -> None:
+        """Connect to the outside for the program, if whoever runs it allows that."""
+        name = DialledName.parse(conn)
+        assert name is not None, "agents name what programs ask for"
+        try:
+            if not await self._may_dial(name):
+                where = f"{name.host}:{name.port}"
+                text = f"the program connects to {where}: allow it by --allow-connect {where}"
+                self._say("refused", {"text": text})
+                raise ConnectionRefusedError
+            _, client = await asyncio.get_running_loop().create_connection(
+                lambda: _Client(self, 0, conn), name.host, name.port
+            )
+            line = self.engine.lines.get(conn)
+            if line is None or not line.is_open:
+                client.transport.close()  # the program has closed it meanwhile
+        except (OSError, ValueError, OverflowError):  # also a host or a port that cannot be
+            self.driver.call(lambda: self.engine.end(conn, is_reset=True))
+
+    async def _may_dial(self, name: DialledName) -> bool:
+        """Say whether an address is allowed, by its name or as what a name stands for."""
+        for each in self.deployment.allow_connect:
+            host, _, port = each.rpartition(":")
+            if int(port) != name.port:
+                continue
+            if host == name.host:
+                return True
+            with contextlib.suppress(OSError):
+                rows = await asyncio.get_running_loop().getaddrinfo(host, name.port)
+                if any(row[4][0] == name.host for row in rows):
+                    return True
+        return False
+
+    async def _open(self, listener: int, port: int, words: str) -> None:
+        backlog, _, host = words.partition(" ")
+        server = self._servers.get(listener)
+        if server is None:
+            known = self._known_port(listener)
+            try:
+                server = await asyncio.get_running_loop().create_server(
+                    lambda: _Client(self, listener),
+                    host or None,
+                    known or port,
+                    backlog=max(1, int(backlog)),
+                )
+            except OSError as error:
+                number = error.errno if (error.errno or 0) > 0 else errno.EADDRNOTAVAIL
+                self._answer(listener, -int(number or errno.EADDRINUSE))
+                self._say("no port", {"port": known or port, "reason": str(error.strerror)})
+                return
+            except (ValueError, OverflowError) as error:  # no such host, port or backlog can be
+                self._answer(listener, -errno.EINVAL)
+                self._say("no port", {"port": known or port, "reason": str(error)})
+                return
+            self._servers[listener] = server
+        port = server.sockets[0].getsockname()[1]
+        self._say("listens", {"port": port})
+        self._answer(listener, port)
+
+    def _known_port(self, listener: int) -> int:
+        """Give the port that an earlier life of this edge had opened."""
+        conn = f"{LISTENING}{listener}"
+        ports = [each.data for each in self.engine.inputs.values() if each.conn == conn]
+        return next((port for data in ports if (port := int.from_bytes(data, signed=True)) > 0), 0)
+
+    def _answer(self, listener: int, value: int) -> None:
+        data = value.to_bytes(ANSWER_BYTES, signed=True)
+        self.driver.call(lambda: self.engine.note(f"{LISTENING}{listener}", data))
+
+    def _deafen(self, conn: str) -> None:
+        number = number_of(conn)
+        server = None if number is None else self._servers.pop(number, None)
+        if server is not None:
+            server.close()
+
+    # ---- for `status`
+
+    def seen(self) -> dict[str, object]:
+        """Say how the edge is."""
+        engine = self.engine
+        return {
+            "orders": engine.log.end,
+            "leader": engine.fence.life.id,
+            "claim": str(engine.fence),
+            "clients": len(self._clients),
+            "ports": [server.sockets[0].getsockname()[1] for server in self._servers.values()],
+            "roster": [
+                {"id": life.member.id, "whole": life.is_whole} for life in engine.roster.lives
+            ],
+        }
+
+
+def _shut(transport: asyncio.Transport) -> None:
+    with contextlib.suppress(OSError):
+        if not transport.is_closing() and transport.can_write_eof():
+            transport.write_eof()

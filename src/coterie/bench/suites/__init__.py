@@ -1,0 +1,1 @@
+"""The benchmarks, one `coterie bench` command each, with its report."""

@@ -1,0 +1,1 @@
+"""How commands speak: colours, progress, lines in and lines out."""

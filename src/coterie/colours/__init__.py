@@ -1,0 +1,1 @@
+"""Replication over a partitioned network (**transis**): red, yellow, green and white actions."""

@@ -1,0 +1,142 @@
+"""How replicas join and leave a group over a partitioned network.
+
+A change of members is an action (`coterie.kernel.configuration`), so the configuration is a
+function of the green actions, and whoever holds the same ones counts the same members. It takes
+effect when the next primary component is installed (**transis**: PersistentJoin, PersistentLeave):
+
+1. an ordered action admits a *learner*. It is in the views of the others and exchanges what it
+   knows with them, but takes no part in attempts: nobody waits until it has all there is;
+2. when it has, a second action makes it a member, or, in another change, takes a member out. The
+   view is renewed, so that there is an exchange, an attempt, and a component of the new members.
+   Those who were members before take part in that attempt, with a record of it on disk: a vote
+   that is not on record could be given twice. They are not in the component that comes of it;
+3. a third action says that this is done. Whoever was taken out hears it, and is gone.
+
+No majority of the configuration is needed for any of that, because nothing but the last component
+counts: so a component of two can remove three that will never come back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.colours.marking import Marking
+from coterie.colours.messages import Again
+from coterie.colours.states import ServerState
+from coterie.kernel.clock import Duration
+from coterie.kernel.configuration import admitting, dismissing, encode_change, left, promoting
+from coterie.kernel.errors import BacklogFull, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from coterie.kernel.views import (
+        ChangedConfiguration,
+        Configuration,
+        ReplicaAddresses,
+        ReplicaId,
+    )
+
+S = ServerState
+
+
+class Members(Marking):
+    """Who belongs to the group, as the green actions have it."""
+
+    members_change = True
+    _proposed = 0
+    """The number of the last configuration that was proposed here in this view."""
+    _installed_with = 0
+    """The number of the configuration under which the present component was installed."""
+    _installed_at = 0
+    """How many actions were green before it was."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """Who belongs to the group, by what is green here."""
+        return self.queue.log.configuration
+
+    def admit(self, id: ReplicaId, at: ReplicaAddresses | None = None) -> None:
+        self._check_may_change()
+        now = self.configuration
+        self._reconfigure(admitting(now, id, self.context.found_at(now, at)))
+
+    def dismiss(self, id: ReplicaId) -> None:
+        self._check_may_change()
+        now = self.configuration
+        to = dismissing(now, id, now.everyone)
+        here = self._here()
+        least = min(self.context.settings.primary_min, len(to.members))
+        if sum(each in here for each in to.members) < least:
+            raise Refused(
+                f"without {id} fewer than {least} members would be in touch (primary_min); "
+                "start others first"
+            )
+        self._reconfigure(to)
+
+    def _check_may_change(self) -> None:
+        if self.state is not S.REG_PRIM:
+            raise Refused("this replica is not in the primary component: ask another one, or wait")
+        if self._proposed > self.configuration.number:
+            raise Refused("the members are being changed: wait until that is done, then ask again")
+
+    def _reconfigure(self, to: ChangedConfiguration) -> None:
+        self.propose([encode_change(to)])
+        self._proposed = to.number
+
+    def _here(self) -> set[ReplicaId]:
+        return {member.id for member in self._view.members}
+
+    # ---- who takes part
+
+    def _participants(self, *, without: Collection[ReplicaId] = ()) -> tuple[ReplicaId, ...]:
+        """Give who in this view must be ready for a component: members, also those who go."""
+        here, now = self._here().difference(without), self.configuration
+        return tuple(each for each in dict.fromkeys((*now.members, *now.before)) if each in here)
+
+    def _component_of(self, participants: tuple[ReplicaId, ...]) -> tuple[ReplicaId, ...]:
+        """Give who will be in the component that an attempt leads to: members only."""
+        members = self.configuration.members
+        return tuple(each for each in participants if each in members)
+
+    # ---- the steps of a change
+
+    def _after_green(self) -> None:
+        """Actions became green here: with other members, have these spoken with."""
+        now = self.configuration
+        if now.number <= self.context.configuration.number:
+            return
+        self.context.acquaint(now)
+        if self.me.id in now.gone:
+            self.context.is_removed = True
+            # Not here: we are in the middle of a delivery, and nothing is reported after the end.
+            self.context.set_timer("removed", Duration(0), self.below.leave)
+
+    def _advance(self) -> None:
+        """Take the next step of a change, if one is due and it is up to us."""
+        now = self.configuration
+        if not (now.before or now.learners) or self.state is not S.REG_PRIM:
+            return
+        is_up_to_us = self.me.id == self.prim.members[0]
+        if not is_up_to_us or self._proposed > now.number or self.below.is_stopped:
+            return
+        try:
+            if not now.before:
+                self._promote(now)
+            elif self._installed_with < now.number:
+                self._proposed = now.number + 1  # once a view
+                self._cast(Again(self._view.id))
+            else:
+                self._reconfigure(left(now))
+        except BacklogFull:
+            self._proposed = 0
+
+    def _promote(self, now: Configuration) -> None:
+        here = self._here()
+        ready = [
+            id
+            for id in now.learners
+            if id in here and self.lines.get(id, 0) >= max(self._installed_at, 1)
+        ]
+        if ready:
+            self._reconfigure(promoting(now, ready))

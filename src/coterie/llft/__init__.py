@@ -1,0 +1,1 @@
+"""Leader and followers for programs (**llft**): an engine without input and output."""

@@ -1,0 +1,1 @@
+"""What compiled code tells before it runs: what differs, what raises, what is assigned."""

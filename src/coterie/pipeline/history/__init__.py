@@ -1,0 +1,1 @@
+"""The one history of a group: judged, replayed, and every promise checked against it."""

@@ -1,0 +1,1 @@
+"""What others read: event tables, figures, drawings and the report."""

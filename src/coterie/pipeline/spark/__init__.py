@@ -1,0 +1,1 @@
+"""Spark itself: sessions, Java, clusters, and running a function for each of many items."""

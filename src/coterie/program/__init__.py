@@ -1,0 +1,1 @@
+"""Unmodified Python programs made deterministic: led, followed, and rehearsed on one machine."""

@@ -1,0 +1,1 @@
+"""The one simulated world: virtual time, a network, and machines with disks and residents."""

@@ -1,0 +1,1 @@
+"""Calls: run at a primary, made from a transaction, sent until answered."""

@@ -1,0 +1,1 @@
+"""Transactions: their names and events, two-phase commit from both sides, unreplicated clients."""

@@ -1,0 +1,92 @@
+"""Names of transactions, and the viewstamps of their calls (section 3.1, 3.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coterie.kernel.errors import BadMessage
+from coterie.kernel.views import ViewId, Viewstamp
+from coterie.vsr.views.log import covers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+CallId = str
+"""Names one call of a transaction. The calls that a call makes have its name and a dot in front,
+so that giving up a call gives up what it called."""
+
+
+class Aid(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """The name of a transaction: who coordinates it, the view it began in, and a number."""
+
+    group: str
+    view: ViewId
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.view}/{self.number}"
+
+
+class CallsProgress(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far a client has come with the calls of a transaction when it sends one of them."""
+
+    begun: int
+    """How many it has begun; they are numbered from 1."""
+    running: tuple[int, ...] = ()
+    """Which of these have no answer yet, and are not given up."""
+
+    def is_over(self, number: int) -> bool:
+        """Say whether a call is known to be over, with all that it called."""
+        return number <= self.begun and number not in self.running
+
+
+class Pair(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """An element of a pset: a group ran a call of the transaction, and gave it this viewstamp."""
+
+    group: str
+    vs: Viewstamp
+
+
+Pset = tuple[Pair, ...]
+
+
+def of_group(pset: Iterable[Pair], group: str) -> tuple[Viewstamp, ...]:
+    """Give the calls that one group ran, in order."""
+    return tuple(sorted(pair.vs for pair in pset if pair.group == group))
+
+
+def participants(pset: Iterable[Pair]) -> tuple[str, ...]:
+    """Give the groups that ran calls, each once, in a fixed order."""
+    return tuple(sorted({pair.group for pair in pset}))
+
+
+def compatible(pset: Iterable[Pair], group: str, history: Sequence[Viewstamp]) -> bool:
+    """Say whether a state with this history reflects every call that *group* ran.
+
+    A viewstamp of a view that is not in the history at all is one of a view that was lost with
+    everything in it; read as "for all", the paper's formula would let it pass.
+    """
+    return all(covers(history, pair.vs) for pair in pset if pair.group == group)
+
+
+def vs_max(pset: Iterable[Pair], group: str) -> Viewstamp:
+    """Give the latest call that *group* ran; there must be one."""
+    return max(pair.vs for pair in pset if pair.group == group)
+
+
+def is_within(call: CallId, given_up: CallId) -> bool:
+    """Say whether a call is, or was made by, one that was given up."""
+    return call == given_up or call.startswith(f"{given_up}.")
+
+
+_DIGITS_MAX = 15
+
+
+def number_of(call: CallId) -> int:
+    """Give the number of the client's call that a call is, or is a part of."""
+    head = call.partition(".")[0]
+    if not head.isdecimal() or len(head) > _DIGITS_MAX:
+        raise BadMessage("calls are numbered")
+    return int(head)

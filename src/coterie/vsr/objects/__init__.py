@@ -1,0 +1,1 @@
+"""The objects of a module group: its state, who has locked what, and who waits for whom."""

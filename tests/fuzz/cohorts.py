@@ -1,0 +1,54 @@
+"""Hostile peers and clients of cohorts: frames with something wrong inside, while a bank works.
+
+Whatever is sent, no turn may raise, and when it has stopped all groups become whole again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from random import Random
+
+from tests.fuzz.peers import PAUSES, wrong
+from tests.fuzz.tally import Tally
+
+from coterie.kernel.clock import milliseconds, seconds
+from coterie.simulation.engines.vsr.trial import TransactionOptions, TransactionTrial
+
+CLIENTS = frozenset("xyz")
+INPUTS_A_RUN = 500
+
+
+def fuzz(seed: int, inputs: int = INPUTS_A_RUN, *, of_clients: bool) -> None:
+    """Give two groups wrong frames of clients or of each other."""
+    random = Random(f"{seed}/hostile")  # noqa: S311 -- reproducible on purpose
+    trial = TransactionTrial(seed, TransactionOptions(groups=2))
+    world, simulation = trial.world, trial.world.simulation
+    seen: deque[tuple[str, bytes]] = deque(maxlen=300)
+    note_frame = simulation.note_frame
+
+    def keep(source: str, destination: str, frame: bytes) -> None:
+        if (source in CLIENTS) is of_clients and destination not in CLIENTS:
+            seen.append((destination, frame))
+        note_frame(source, destination, frame)
+
+    simulation.note_frame = keep  # type: ignore[method-assign]
+    world.start()
+    world.run_until_whole()
+    load = trial.load()
+    load.start()
+    simulation.run(seconds(2))
+    for _ in range(inputs):
+        destination, frame = random.choice(seen)
+        world.machines[destination].take(wrong(frame, random))
+        simulation.run(milliseconds(random.choice(PAUSES)))
+    load.stop()
+    assert simulation.run_until(world.are_whole, within=seconds(60)), (
+        f"after {inputs} wrong frames: {world.describe()}; seed {seed}"
+    )
+
+
+def run(seed: int, inputs: int) -> Tally:
+    """Fuzz what peers say or what clients say, by turns."""
+    of_clients = bool(seed % 2)
+    fuzz(seed, inputs, of_clients=of_clients)
+    return Tally(inputs, Counter({"of clients" if of_clients else "of peers": inputs}))
