@@ -18,7 +18,7 @@ from coterie.objects.host import ObjectHost
 from coterie.objects.settings import DEFAULT_HOST_SETTINGS
 from coterie.replication.layer import EngineLayer
 from coterie.replication.onus import Onus
-from coterie.stacks import LAYERS, build_engine, is_ordered
+from coterie.stacks import LAYERS, build_engine, is_globally_safe, is_ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,6 +82,7 @@ def make_object(  # noqa: PLR0913 -- all by name
         front=front,
         clock=clock,
         is_ordered=is_ordered(stack, layers),
+        confirms_reads=is_globally_safe(stack, layers),
         settings=settings,
         take_snapshot=take_snapshot,
     )

@@ -30,7 +30,7 @@ from coterie.objects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from coterie.objects import Definition
 
@@ -95,12 +95,14 @@ class FakeReplica:
         self.waiting: list[bytes] = []
         self.is_full = False
         self.number = 0
+        self.to_confirm: list[tuple[int, Callable[[int], None]]] = []
         self.host = ObjectHost(
             group.definitions.get(id, group.definition),
             self.context,
             front=self.desk,
             settings=group.settings,
             is_ordered=group.is_ordered,
+            confirms_reads=group.confirms_reads,
         )
         self.host.engine = self
 
@@ -109,6 +111,9 @@ class FakeReplica:
             raise BacklogFull("the backlog of the test is full")
         self.waiting += payloads
         return 0
+
+    def confirm(self, serial: int, confirmed: Callable[[int], None]) -> None:
+        self.to_confirm.append((serial, confirmed))
 
     def take_run(self, view: ViewId, number: int, position: int) -> Run | None:
         """Everything that waits here, as one run."""
@@ -142,7 +147,7 @@ class FakeReplica:
 class FakeGroup:
     """Replicas a, b, c … that execute one order."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- all by name
         self,
         definition: Definition,
         count: int = 3,
@@ -150,12 +155,14 @@ class FakeGroup:
         optimistic: bool = False,
         settings: HostSettings = DEFAULT_HOST_SETTINGS,
         is_ordered: bool = True,
+        confirms_reads: bool = False,
     ) -> None:
         self.definition = definition
         self.definitions: dict[str, Definition] = {}
         """Where replicas have different releases of the class."""
         self.settings = settings
         self.is_ordered = is_ordered
+        self.confirms_reads = confirms_reads
         self.optimistic = optimistic
         self.ids = [chr(ord("a") + index) for index in range(count)]
         self.history: list[Run] = []

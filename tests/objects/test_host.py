@@ -495,6 +495,65 @@ def test_a_consistent_read_takes_a_place_and_runs_at_its_origin_only() -> None:
     assert group.digests_agree()
 
 
+def test_where_reads_are_confirmed_a_consistent_one_takes_no_place() -> None:
+    group = FakeGroup(COUNTER, confirms_reads=True)
+    session = group.open()
+    b = group["b"]
+    b.host.read(Level.CONSISTENT, 7, "total", asked_at=9)
+    b.host.read(Level.CONSISTENT, 8, "total")
+    b.host.finish_turn()
+    b.host.read(Level.CONSISTENT, 9, "total")
+    b.host.finish_turn()
+    group.ask("a", session, 1, "add", 5)
+    group.turn()
+    assert b.desk.answers == []
+    (first, confirmed), (second, _) = b.to_confirm
+    confirmed(first)
+    told = [(answer.request, answer.standing, answer.asked_at) for answer in b.desk.answers]
+    assert told == [(7, Standing.AUTHORITATIVE, 9), (8, Standing.AUTHORITATIVE, 0)]
+    assert {answer.outcome for answer in b.desk.answers} == {Done(2, group.view, 2, b"\x05")}
+    confirmed(second)
+    confirmed(second)
+    assert [answer.request for answer in b.desk.answers] == [7, 8, 9]
+    assert group.position == 2
+    assert not b.replies
+
+
+def test_a_query_that_asks_for_the_time_takes_a_place() -> None:
+    """Time passes with entries: without one a lease that has ended would be held."""
+    group = FakeGroup(define(classes.Lottery), confirms_reads=True)
+    group.open()
+    b = group["b"]
+    for token in (7, 8):
+        group.advance_clocks(3_000_000)
+        b.host.read(Level.CONSISTENT, token, "when")
+        b.host.finish_turn()
+        for serial, confirmed in b.to_confirm:
+            confirmed(serial)
+        assert b.desk.of(0, token) == []
+        group.turn()
+    assert len(b.to_confirm) == 1, "the second one is known to ask for the time"
+    decode = group.definition.method("when").decode_result
+    times = [decode(outcome.result) for outcome in (b.desk.of(0, 7) + b.desk.of(0, 8))]  # type: ignore[union-attr]
+    assert times[1] - times[0] == 3_000_000  # type: ignore[operator]
+
+
+def test_reads_that_wait_are_bounded_and_given_up_without_a_majority() -> None:
+    group = FakeGroup(COUNTER, confirms_reads=True, settings=HostSettings(waiting_commands_max=2))
+    b = group["b"]
+    for token in (1, 2, 3):
+        b.host.read(Level.CONSISTENT, token, "total")
+    (refused,) = b.desk.answers
+    assert refused.request == 3
+    assert isinstance(refused.outcome, NotTaken)
+    assert "waiting_commands_max" in refused.outcome.reason
+    b.host.finish_turn()
+    group.tell_role("b", Role.MINORITY)
+    b.host.read(Level.CONSISTENT, 4, "total")
+    assert [answer.request for answer in b.desk.answers] == [3, 1, 2, 4]
+    assert all(isinstance(answer.outcome, NotTaken) for answer in b.desk.answers)
+
+
 def test_dirty_and_weak_reads_are_answered_at_once_and_say_how_fresh() -> None:
     group = FakeGroup(COUNTER, optimistic=True)
     session = group.open()

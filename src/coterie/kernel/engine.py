@@ -14,7 +14,8 @@ Upwards an engine calls the host inside its turn:
 - `snapshot` and `restore`: the state as it was at the last settled position, in bounded chunks;
 - `finish_turn`: the turn ends.
 
-Downwards the host calls `propose`. Nothing on this boundary waits.
+Downwards the host calls `propose`, and `confirm` for a read that takes no place in the order.
+Nothing on this boundary waits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from coterie.kernel.decoding import Int64
 from coterie.kernel.views import NO_VIEW, Configuration, Member, ViewId, Viewstamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 FINAL = 2
@@ -312,4 +313,12 @@ class Engine(Protocol):
         Raises `Refused`, with no effect, when too much is waiting. A command whose view ends
         before it is ordered is proposed again by the engine in the next primary view, as a new
         entry; a command is known by its request id, not by its entry's identity.
+        """
+
+    def confirm(self, serial: int, confirmed: Callable[[int], None]) -> None:
+        """Have *confirmed* called when everything has settled here that had anywhere.
+
+        That is everything that was authoritative at any replica when this was asked. Serials rise;
+        one that is confirmed confirms those before it. While the replica is in no primary view it
+        waits. Only for engines that deliver nothing but what is authoritative.
         """

@@ -6,7 +6,7 @@ import enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from coterie.kernel.engine import Status
     from coterie.kernel.requests import ServiceRequest
@@ -22,7 +22,7 @@ class Level(enum.Enum):
     WEAK = "weak"
     """What this replica knows to be authoritative; it may be old."""
     CONSISTENT = "consistent"
-    """Linearizable: the read takes a place in the order."""
+    """Linearizable: the read takes a place in the order, or is confirmed (`ObjectHost.read`)."""
 
 
 class Proposer(Protocol):
@@ -30,6 +30,9 @@ class Proposer(Protocol):
 
     def propose(self, payloads: Sequence[bytes]) -> object:
         """Have entries ordered; raise `Refused`, with no effect, when too much is waiting."""
+
+    def confirm(self, serial: int, confirmed: Callable[[int], None]) -> None:
+        """Have *confirmed* called when all is settled here that a reader must see."""
 
 
 class Synchroniser(Protocol):

@@ -28,6 +28,7 @@ from coterie.kernel.requests import ServiceRequest
 from coterie.kernel.transfer import TakeSnapshot, encode_now
 from coterie.objects.answering import Answering
 from coterie.objects.classes.methods import MethodKind, decode_parts
+from coterie.objects.confirmed_reads import NO_MAJORITY, TOO_MANY, ConfirmedReads
 from coterie.objects.copies import Copies
 from coterie.objects.errors import (
     CommandTooLarge,
@@ -81,6 +82,7 @@ class ObjectHost:
         settings: HostSettings = DEFAULT_HOST_SETTINGS,
         clock: Callable[[], int] | None = None,
         is_ordered: bool = True,
+        confirms_reads: bool = False,
         records_replies: bool = True,
         take_snapshot: TakeSnapshot = encode_now,
     ) -> None:
@@ -100,6 +102,8 @@ class ObjectHost:
         self.synchroniser: Synchroniser | None = None
         """Where the stack serves clients that know nothing of replication: the layer for that."""
         self.is_ordered = is_ordered
+        self._reads = ConfirmedReads(settings.waiting_commands_max) if confirms_reads else None
+        """The consistent reads that take no place in the order, where there are such."""
         self.status: Status | None = None
         """What the engine said last of this replica's role."""
         machine = StateMachine(
@@ -188,6 +192,9 @@ class ObjectHost:
         if self.status is not None and self.status.role is Role.PRIMARY:
             self._fresh_until = self._context.now
         self.status = status
+        if self._reads is not None and status.role is Role.MINORITY:
+            for query in self._reads.give_up():
+                self._refuse(0, query.token, NO_MAJORITY, query.asked_at)
         has_work = self._has_versions or self.definition.on_tick is not None
         if has_work and not self._context.timer_is_set(TICK):
             self._tick_again()
@@ -305,7 +312,10 @@ class ObjectHost:
     ) -> None:
         """Execute a query; the answer comes for session 0 and *token*.
 
-        `dirty` and `weak` are answered at once. Raises as `call` does.
+        `dirty` and `weak` are answered at once. `consistent` is answered when the engine has
+        confirmed that all is here that it must see, if it is an engine that delivers only what is
+        authoritative; from its place in the order, if not, and if the query asks what time it is,
+        because time passes with entries. Raises as `call` does.
         """
         self._method(method, MethodKind.QUERY).check(arguments)
         raw = arguments if isinstance(arguments, msgspec.Raw) else msgspec.Raw(arguments)
@@ -313,10 +323,31 @@ class ObjectHost:
         if level is Level.CONSISTENT:
             if not self.is_ordered:
                 raise UnknownMethod("consistent reads need a stack with total order")
-            self._propose(query, 0, token, asked_at)
+            self._read_consistently(query)
             return
         outcome, standing = self._ask(level, query)
         self.front.answer([Answer(0, token, outcome, standing, asked_at, age=self.age)])
+
+    def _read_consistently(self, query: Read) -> None:
+        reads = self._reads
+        if reads is None or query.method in reads.by_time:
+            self._propose(query, 0, query.token, query.asked_at)
+            return
+        self.copies.check_broken()
+        if self.status is not None and self.status.role is Role.MINORITY:
+            self._refuse(0, query.token, NO_MAJORITY, query.asked_at)
+        elif not reads.add(query):
+            self._refuse(0, query.token, TOO_MANY, query.asked_at)
+
+    def _confirmed(self, serial: int) -> None:
+        """Answer the reads that were to be confirmed up to this serial: all they see is here."""
+        assert self._reads is not None, "something was to be confirmed"
+        self.copies.check_broken()
+        answers, to_order = self._reads.read(self.copies.machine, serial)
+        for query in to_order:
+            self._propose(query, 0, query.token, query.asked_at)
+        if answers:
+            self.front.answer(answers)
 
     @property
     def age(self) -> int:
@@ -429,6 +460,9 @@ class ObjectHost:
     def finish_turn(self) -> None:
         """Propose what has gathered."""
         self._time_of_turn = -1
+        if self._reads is not None and self._reads.gathered:
+            assert self.engine is not None, "a host is given its engine before its first turn"
+            self.engine.confirm(self._reads.next_serial(), self._confirmed)
         if not self._outbox:
             return
         payloads, self._outbox = self._outbox, []
@@ -474,9 +508,9 @@ class ObjectHost:
             outbox.append(encode_command(self._announcement()))
             self._outbox_requests.append((-1, 0, 1, 0))
         if status is not None and status.role is Role.MINORITY:
-            reason = "this replica's view has no majority: ask another replica, or wait"
+            reason = NO_MAJORITY
         elif len(outbox) >= settings.waiting_commands_max:
-            reason = "too many commands wait at this replica (waiting_commands_max)"
+            reason = TOO_MANY
         else:
             payload = encode_command(command)
             if len(payload) > settings.command_bytes_max:

@@ -9,7 +9,7 @@ from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from coterie.kernel.engine import EngineHost, Run, Status
     from coterie.kernel.layers import Context
@@ -65,6 +65,12 @@ class EngineLayer(Layer):
         below = self.below
         assert isinstance(below, EngineLayer)
         below.propose(payloads)
+
+    def confirm(self, serial: int, confirmed: Callable[[int], None]) -> None:
+        """See `Engine.confirm`."""
+        below = self.below
+        assert isinstance(below, EngineLayer)
+        below.confirm(serial, confirmed)
 
     def admit(self, id: ReplicaId, at: ReplicaAddresses | None = None) -> None:
         """Have a replica join the group: as a learner first, and as a member when it knows all.

@@ -118,6 +118,20 @@ class OtherHistory(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1
     after: int
 
 
+class Confirm(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=13):
+    """Direct: say how far you have accepted in this view; somebody reads."""
+
+    serial: int
+    """Names the question among the sender's."""
+
+
+class Confirmed(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=14):
+    """Direct: the answer; it says what `AckEntries` says, and that no later view is accepted."""
+
+    serial: int
+    position: int
+
+
 class ForAbove(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=16):
     """Direct: something that the layer above says to its fellows."""
 
@@ -137,5 +151,7 @@ PrimaryMessage = (
     | FetchMissing
     | Missing
     | OtherHistory
+    | Confirm
+    | Confirmed
     | ForAbove
 )

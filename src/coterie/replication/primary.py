@@ -37,10 +37,13 @@ from coterie.kernel.records import (
     RolledBack,
     Settled,
 )
+from coterie.replication.confirming import CONFIRM, ConfirmingReads
 from coterie.replication.forming import FormingViews, Phase
-from coterie.replication.members import RECONFIGURE, ChangingMembers
+from coterie.replication.members import RECONFIGURE
 from coterie.replication.messages import (
     AckEntries,
+    Confirm,
+    Confirmed,
     Credentials,
     Entries,
     FetchChunk,
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 
     from coterie.kernel.layers import Context
     from coterie.kernel.views import Member, ReplicaId, View
+    from coterie.replication.messages import PrimaryMessage
 
 
 ANNOUNCE = "primary announce"
@@ -69,7 +73,7 @@ ANNOUNCE_ENTRIES = 16
 hears of them executes them before it acknowledges what comes next."""
 
 
-class PrimaryViews(ChangingMembers):
+class PrimaryViews(ConfirmingReads):
     """The layer that keeps the history."""
 
     name = "PRIMARY"
@@ -116,6 +120,7 @@ class PrimaryViews(ChangingMembers):
     def view(self, view: View) -> None:
         self.context.cancel_timer("primary ack")
         self.context.cancel_timer(ANNOUNCE)
+        self.context.cancel_timer(CONFIRM)
         super().view(view)
 
     def _my_credentials(self) -> Credentials:
@@ -356,6 +361,8 @@ class PrimaryViews(ChangingMembers):
         self.above.settle(position)
         if log.settled_configuration is not before:
             self._configuration_settled()
+        if self._answered:
+            self._look_at_answered()
 
     def _settled_of_mine(self, position: int) -> int:
         """Give the number of our last entry up to *position*; 0 if it was settled before."""
@@ -385,6 +392,8 @@ class PrimaryViews(ChangingMembers):
     def end_turn(self) -> None:
         # Not earlier: a sequencer orders at the end of its turn, and whoever proposed what it
         # ordered has a majority of three with the acknowledgement that comes with the order.
+        if self._answered or self._wanted > self._asked:
+            self._go_on_with_reads()
         waiting = self._ack_to
         settles = self._is_first and self.log.settled > self._announced
         if not (waiting or settles or self._has_cast):
@@ -431,7 +440,9 @@ class PrimaryViews(ChangingMembers):
         every member execute the one before while the caller of this one waits for its word, and
         what is executed together costs each less.
         """
-        if self._hurries and self.log.settled - self._announced < ANNOUNCE_ENTRIES:
+        is_awaited = self._announced < self._awaited <= self.log.settled
+        is_little = self.log.settled - self._announced < ANNOUNCE_ENTRIES
+        if self._hurries and is_little and not is_awaited:
             if not self.context.timer_is_set(ANNOUNCE):
                 wait = self.context.settings.announce_delay
                 self.context.set_timer(ANNOUNCE, wait, self._announce_now)
@@ -463,12 +474,23 @@ class PrimaryViews(ChangingMembers):
 
     def receive_direct(self, sender: Member, body: bytes) -> None:
         message = self._decode_direct(body)
-        if isinstance(message, AckEntries):  # nearly all are this or the next
-            self._on_ack(sender, message)
-            return
         match message:
+            case AckEntries():  # nearly all are this or the next
+                self._on_ack(sender, message)
             case SettledUpTo(position=position):
                 self.hear_settled(position)
+            case Confirm():
+                self._on_confirm(sender, message)
+            case Confirmed(position=position):
+                self.acknowledged(sender, position)
+                self._on_confirmed(sender, message)
+            case ForAbove(body=inner):
+                self.above.receive_direct(sender, inner)
+            case _:
+                self._receive_of_transfer(sender, message)
+
+    def _receive_of_transfer(self, sender: Member, message: PrimaryMessage) -> None:
+        match message:
             case FetchEntries():
                 if self._has_accepted:
                     self._send(self._donor.answer(message), sender)
@@ -478,8 +500,6 @@ class PrimaryViews(ChangingMembers):
                 self._on_transfer(message)
             case OtherHistory(after=after):
                 self._on_other_history(after)
-            case ForAbove(body=inner):
-                self.above.receive_direct(sender, inner)
             case _:
                 raise BadMessage("an ordered message that came directly")
 

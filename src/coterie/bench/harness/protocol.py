@@ -186,6 +186,8 @@ class Alone(msgspec.Struct, tag=True):
     message_bytes: int
     colour: str = ""
     """Which answer ends a call, in a group over a partitioned network."""
+    reads: bool = False
+    """Whether the calls are consistent queries."""
 
 
 class Load(msgspec.Struct, tag=True):

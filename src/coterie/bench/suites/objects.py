@@ -3,7 +3,8 @@
 Replicas are processes as `coterie replica` runs them, with their journals, and their clients are
 another process; all on this machine. Parts:
 
-- *one client* makes one call after the other: how long each takes;
+- *one client* makes one call after the other: how long each takes; then one consistent query after
+  the other;
 - *calls*: many sessions share two connections with one call outstanding each (multiplexed); 128
   clients with a connection and one call outstanding each; calls made together (packed);
 - *fail-over*: the replica that puts calls into order is killed, ten times, with default settings,
@@ -72,6 +73,7 @@ RATE_TARGETS = {
 """Calls in a second that three replicas are meant to reach with 100 bytes each."""
 ECHOES_MAX = 3
 """How many raw round trips between two cores a call of one client may take."""
+READS = "one client, consistent queries"
 P99_MAX = Target(800, is_floor=False)
 FAIL_OVER_MAX = Target(300, is_floor=False)
 PACK_BYTES_MAX = 128 << 10
@@ -178,15 +180,20 @@ async def measure(
     )
 
 
-def _latencies(
-    found: Latencies, echo_ms: float, size: int, message_bytes: int, journal: str
+def _latencies(  # noqa: PLR0913, PLR0917 -- the parts of a figure
+    found: Latencies,
+    echo_ms: float,
+    size: int,
+    message_bytes: int,
+    journal: str,
+    section: str = "one client",
 ) -> list[Figure]:
     """Make the two figures of one client."""
     has_target = (size, message_bytes, journal) == (TARGET_REPLICAS, TARGET_BYTES, "on")
     targets = (Target(ECHOES_MAX * echo_ms * 1000, is_floor=False), P99_MAX)
     return [
         Figure(
-            section="one client",
+            section=section,
             what=what,
             replicas=size,
             message_bytes=message_bytes,
@@ -240,6 +247,11 @@ async def _measure_calls(  # noqa: PLR0913, PLR0917 -- in one place
             )
             for figure in _latencies(found, echo_ms, size, message_bytes, journal):
                 add(figure)
+        # What a query answers is a few bytes, whatever was put before it.
+        reads = Alone(plan.alone, plan.alone_warm_up, TARGET_BYTES, reads=True)
+        echo_ms, found = await _in_turns(stick, clients, reads)
+        for figure in _latencies(found, echo_ms, size, TARGET_BYTES, journal, READS):
+            add(figure)
         for name, connections, load in _loads(plan):
             await connect(connections)
             echo_ms = await stick.measure()

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from coterie.bench.suites.objects import ObjectsReport
 
 LEGEND = (
-    "*one client*: one call after the other. *multiplexed*: sessions with one call outstanding "
+    "*one client*: one call after the other; *consistent queries*: one of those after the other, "
+    "each confirmed by a majority. *multiplexed*: sessions with one call outstanding "
     "each share a few connections; *connections*: clients with one connection and one call "
     "outstanding each; *packed*: sessions whose calls are made together. *journal*: on, and left "
     "to the system; synced before the frames of every turn leave. *x echo*: a call in raw TCP "

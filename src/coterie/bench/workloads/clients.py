@@ -31,11 +31,13 @@ from coterie.objects import define
 from coterie.runtime.garbage import calm_collector
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coterie.bench.harness.worker_io import Orders
     from coterie.client.group import GroupClient
     from coterie.client.sessions.stack import ClientSession
 
-PUT = define(Box).method("put")
+PUT, READ = (define(Box).method(name) for name in ("put", "read"))
 DEADLINE = 20.0
 
 
@@ -67,12 +69,15 @@ class Callers(ClosedLoop):
     async def call_alone(self, alone: Alone) -> Latencies:
         """Make one call after the other, and time each."""
         [session] = await self._sessions(1)
-        call = session.call
+        call: Callable[..., asyncio.Future[object]] = session.call
         if alone.colour:
             coloured = ColoursSession(self._clients[0])
             self._clients[0].add_session(coloured)
             call = partial(coloured.call, colour=alone.colour)
-        arguments = PUT.encode([bytes(alone.message_bytes)], {})
+        method, arguments = PUT, PUT.encode([bytes(alone.message_bytes)], {})
+        if alone.reads:
+            method, arguments = READ, READ.encode([], {})
+            call = self._clients[0].query
         times: list[float] = []
         cpu_began = 0.0
         for number in range(alone.warm_up + alone.count):
@@ -80,7 +85,7 @@ class Callers(ClosedLoop):
                 cpu_began = time.process_time()
                 times.clear()
             began = time.perf_counter()
-            await call(PUT.name, arguments, PUT.decode_result, deadline=DEADLINE)
+            await call(method.name, arguments, method.decode_result, deadline=DEADLINE)
             times.append(time.perf_counter() - began)
         return summarize(times, time.process_time() - cpu_began)
 

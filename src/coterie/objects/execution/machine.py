@@ -130,6 +130,8 @@ class StateMachine:
         self.sessions = Sessions(settings, is_ordered=is_ordered)
         self.records = Records(settings)
         self.time = GroupTime(settings.leap, majority)
+        self.was_asked_time = False
+        """Whether a method has asked what time it is, since this was last set back."""
         self.position = 0
         self.packed: Sized = ()
         """What the calls before the running one in an entry of several have answered."""
@@ -168,6 +170,7 @@ class StateMachine:
         """Give group time."""
         if not self.is_ordered:
             raise NotInAnUpdate("now() has no meaning without total order: replicas would differ")
+        self.was_asked_time = True
         return self.time.value
 
     @property
