@@ -180,12 +180,17 @@ def test_who_diverges_is_named_with_both_sides_and_is_out(tmp_path: Path) -> Non
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             assert b"Thing object at" in await reader.readline()
             writer.close()
-            await program.until(lambda seen: [each.state for each in seen].count("stopped") == 2)
+            # Who leads is reported now and then; that a process is out is known at once.
+            seen = await program.until(
+                lambda seen: (
+                    [each.state for each in seen].count("stopped") == 2
+                    and [each.role for each in seen].count("primary") == 1
+                )
+            )
             told = "\n".join(program.lines)
             assert "the program that led did: write" in told
             assert "and the one that follows: write" in told
             assert "app.py" in told
-            seen = await program.look()
             [leader] = [each for each in seen.values() if each.role == "primary"]
             assert leader.state == "running"
 
