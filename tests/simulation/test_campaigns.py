@@ -5,6 +5,7 @@ import pytest
 from coterie.journal.format import Sync
 from coterie.kernel.clock import Duration, seconds
 from coterie.simulation import RunOptions
+from coterie.simulation.engines.stack import StackFamily
 from coterie.simulation.faults import ALL_FAULTS
 from coterie.simulation.parallel import run_many
 from coterie.stacks import ENGINE_STACKS, STACKS
@@ -56,6 +57,18 @@ def test_a_group_whose_majority_forgets(stack: str, sync: Sync) -> None:
     assert not failures(
         stack, seeds, duration=seconds(15), sync=sync, jobs=1, more_faults=("amnesia",)
     )
+
+
+@pytest.mark.slow  # the same
+@pytest.mark.parametrize("stack", ["SAFE:DYNSEQ:PVSYNC", "COLOURS:DYNSEQ:VSYNC"])
+def test_faults_leave_clients_something_to_be_told(stack: str) -> None:
+    """A campaign in which hardly anything is answered shows nothing, however many seeds it has."""
+    options = RunOptions(stack=stack, object="dictionary", duration=seconds(10))
+    runs = list(run_many(range(6), options, jobs=1))
+    assert all(not run.violations for run in runs)
+    answered = sum(run.figures["answered"] for run in runs)
+    assert answered > 6 * 30
+    assert any(f"{answered:,} of " in line for line in StackFamily().lines(runs))
 
 
 @pytest.mark.slow  # the same

@@ -137,12 +137,16 @@ class StackFamily(Family):
         return f"{options.stack}, {options.replicas} replicas"
 
     def lines(self, runs: Sequence[SeedRun]) -> list[str]:
-        """Say how much was delivered."""
+        """Say how much was done: a campaign in which nothing was answered shows nothing."""
         views, messages = (
             sum(run.views for run in runs),
             sum(run.deliveries for run in runs),
         )
-        lines = [f"{views:,} views installed, {messages:,} messages delivered"]
+        calls = sum(run.figures.get("calls", 0) for run in runs)
+        answered = sum(run.figures.get("answered", 0) for run in runs)
+        done = f"{answered:,} of {calls:,} calls answered" if calls else ""
+        done = done or f"{messages:,} messages delivered"
+        lines = [f"{views:,} views installed, {done}"]
         undecided = sum(bool(run.figures.get("undecided")) for run in runs)
         if undecided:
             lines.append(f"{undecided:,} runs in which nobody could say if clients saw one order")

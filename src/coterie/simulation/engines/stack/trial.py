@@ -121,9 +121,12 @@ class StackTrial(Trial):
         return self.world.violations()
 
     def report(self, run: SeedRun) -> None:
-        """Count views and deliveries, and histories of clients that could not be judged."""
+        """Count views and deliveries, and what clients asked, were told, and nobody could judge."""
         if self.options.object:
+            ended = self.world.clients.operations
             run.figures["undecided"] = len(self.world.clients.undecided)
+            run.figures["calls"] = len(ended)
+            run.figures["answered"] = sum(each.returned is not None for each in ended)
         for life in self.world.history.lives.values():
             run.views += len(life.eras)
             run.deliveries += sum(record.count for era in life.eras for record in era.delivered)
