@@ -6,7 +6,7 @@ Each is a replica or an edge with one rule changed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from coterie.llft.following import ReplicaStanding
 from coterie.llft.messages import Beat
 from coterie.llft.replica import ProgramReplica
 from coterie.simulation.campaign import run_trial
+from coterie.simulation.engines.llft.clients import PACES
 from coterie.simulation.engines.llft.trial import FAULTS, ProgramOptions, ProgramTrial
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 
     from coterie.kernel.claims import OrderRun, Output, ProgramState
     from coterie.kernel.views import Member
-    from coterie.llft.edge import EdgeLine
+    from coterie.llft.connections import EdgeLine
     from coterie.llft.messages import NewPrimaryView, OrdersMade, ViewAnswer
+
+AS_FOUND: dict[str, Any] = {"paces": PACES, "rests": False}
+"""Options of runs when most of the seeds that are kept were found: each tells its story by them."""
 
 CUTS = ("partition", "isolation", "flapping", "one-way", "delay", "loss", "duplication")
 DEATHS = (*CUTS, "crash", "restart", "pause")
@@ -214,6 +218,7 @@ class BrokenProgram:
             duration=seconds(self.duration),
             faults=self.faults,
             backups=self.backups,
+            **AS_FOUND,
             converge_within=seconds(10),
         )
         if issubclass(self.kind, Edge):

@@ -20,7 +20,8 @@ from coterie.kernel.errors import CoterieError
 from coterie.kernel.layers import Layer
 from coterie.kernel.replica import Replica
 from coterie.kernel.views import Configuration
-from coterie.llft.edge import EDGE, Edge
+from coterie.llft.connections import EDGE
+from coterie.llft.edge import Edge
 from coterie.llft.memory import EdgeMemory, ReplicaMemory
 from coterie.llft.replica import ProgramReplica
 from coterie.simulation.engines.llft.programs import PROGRAMS

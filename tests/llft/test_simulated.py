@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.broken.llft_variants import EqualViewsFollow
+from msgspec.structs import replace
+from tests.broken.llft_variants import AS_FOUND, EqualViewsFollow
 
 from coterie.cli.main import main
 from coterie.kernel.claims import OrderKind, PrimaryClaim
@@ -26,7 +27,7 @@ SIM = ("sim", "--engine", "llft", "--jobs", "1")
 def run(
     seed: int, *, program: str = "counter", guard: str = "quorum", duration: int = 10
 ) -> SeedRun:
-    options = ProgramOptions(program=program, guard=guard, duration=seconds(duration))
+    options = ProgramOptions(program=program, guard=guard, duration=seconds(duration), **AS_FOUND)
     return run_seed(seed, options)
 
 
@@ -227,7 +228,9 @@ def test_a_logged_backup_executes_nothing_until_it_leads() -> None:
     ],
 )
 def test_what_was_broken_with_logged_backups(guard: str, seed: int) -> None:
-    options = ProgramOptions(program="counter", guard=guard, backups="logged", duration=seconds(10))
+    options = ProgramOptions(
+        program="counter", guard=guard, backups="logged", duration=seconds(10), **AS_FOUND
+    )
     assert not run_seed(seed, options).violations
 
 
@@ -322,3 +325,16 @@ def test_without_an_edge_a_proposer_leads_with_the_longest_orders_of_those_who_a
     assert leader is behind
     assert behind.log.end > end
     assert behind.log.claim_at(end) == ahead.log.claim_at(end)
+
+
+def test_faults_leave_a_group_time_to_serve() -> None:
+    """By the old options the same seed answers six requests: most of what it checks is silence."""
+    options = ProgramOptions(program="relay", duration=seconds(20))
+    rested = run_seed(3, options)
+    without = run_seed(3, replace(options, **AS_FOUND))
+    assert not rested.violations
+    assert without.figures["answered"] < 30
+    assert rested.figures["answered"] > 60
+    assert sum(rested.faults.values()) > 60
+    assert rested.figures["rosters"] > 10
+    assert rested.figures["edges lost"] > 1

@@ -28,7 +28,8 @@ from coterie.agents.living import LlftLife
 from coterie.kernel.claims import OrderKind
 from coterie.kernel.layers import Layer
 from coterie.kernel.replica import Replica
-from coterie.llft.edge import EDGE, Edge, EdgeLine
+from coterie.llft.connections import EDGE, EdgeLine
+from coterie.llft.edge import Edge
 from coterie.llft.memory import EdgeMemory
 from coterie.llft.orders import each_order
 from coterie.program.wire import WireKind

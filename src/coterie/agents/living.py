@@ -20,7 +20,7 @@ from coterie.journal.keeper import KeeperSettings
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.errors import CoterieError
 from coterie.kernel.views import Configuration
-from coterie.llft.edge import EDGE
+from coterie.llft.connections import EDGE
 from coterie.llft.memory import EdgeMemory, ReplicaMemory
 from coterie.runtime.address import parse_address
 from coterie.runtime.process import LiveProcess

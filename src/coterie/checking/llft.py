@@ -90,6 +90,8 @@ class ProgramTracker:
         self.discarded = 0
         """Orders that clients may have seen the effect of, and that were given up."""
         self.views = 0
+        self.rosters = 0
+        """How often the edge stored another roster."""
         self.released_bytes = 0
         self._began: list[LeadingBegun] = []
         self._states: list[tuple[ProgramStateTaken, tuple[str, int, int] | None]] = []
@@ -171,6 +173,7 @@ class ProgramTracker:
             if self.is_guarded and run.claim != self.fence:
                 self._fail("quorum held", f"orders of {run.claim} stored behind {self.fence}")
             self.chain += [(run.claim, order) for order in run.orders]
+            self.rosters += sum(order.kind is OrderKind.ROSTER for order in run.orders)
 
     def _on_released(self, record: OutputReleased) -> None:
         for each in record.outputs:

@@ -26,7 +26,7 @@ from coterie.kernel.records import (
     RosterAccepted,
     SideBranchDiscarded,
 )
-from coterie.llft.edge import EDGE
+from coterie.llft.connections import EDGE
 from coterie.llft.execution import Execution, InputBuffer
 from coterie.llft.messages import Beat, Handed, Inputs, Nack, Reflected
 from coterie.llft.orders import OrderLog

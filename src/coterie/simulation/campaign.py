@@ -97,6 +97,8 @@ class Trial(abc.ABC):
     seed: int
     random: Random
     """What faults and load are drawn from."""
+    rests: bool = False
+    """Whether faults are ended now and then, and everything is left alone for a while."""
 
     @abc.abstractmethod
     def load(self) -> Load:
@@ -136,7 +138,7 @@ def run_trial(trial: Trial) -> SeedRun:
     """Run one seed through both phases, and check everything."""
     world, options = trial.world, trial.options
     simulation = world.simulation
-    nemesis = Nemesis(world, trial.random, options.faults)
+    nemesis = Nemesis(world, trial.random, options.faults, rests=trial.rests)
     load = trial.load()
     run = SeedRun(seed=trial.seed)
     try:

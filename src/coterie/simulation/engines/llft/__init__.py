@@ -91,9 +91,13 @@ class LlftFamily(Family):
         """Say how programs fared."""
         views = sum(run.views for run in runs)
         sums = {name: sum(run.figures.get(name, 0) for run in runs) for name in FIGURES}
-        said = f"{views:,} primary views entered, {sums['orders']:,} orders, "
-        said += f"{sums['answered']:,} requests answered, {sums['broken']:,} connections broken"
-        lines = [said]
+        said = f"{views:,} primary views entered, {sums['rosters']:,} rosters, "
+        said += f"{sums['orders']:,} orders, edges lost {sums['edges lost']:,} times"
+        answered = sorted(run.figures.get("answered", 0) for run in runs)
+        served = f"{sums['answered']:,} of {sums['asked']:,} requests answered, a run at least "
+        served += f"{answered[0]:,}, in the middle {answered[len(answered) // 2]:,}; "
+        served += f"{sums['broken']:,} connections broken"
+        lines = [said, served]
         if sums["discarded"]:
             hit = sum(bool(run.figures.get("discarded")) for run in runs)
             lines.append(
@@ -103,5 +107,5 @@ class LlftFamily(Family):
         return lines
 
 
-FIGURES = ("orders", "answered", "broken", "discarded")
+FIGURES = ("orders", "rosters", "edges lost", "asked", "answered", "broken", "discarded")
 """What runs of programs count."""

@@ -9,6 +9,7 @@ from coterie.kernel.clock import milliseconds
 from coterie.simulation.engines.llft.programs import PROGRAMS, REPLY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
 
     from coterie.simulation.engines.llft.world import ProgramWorld
@@ -17,6 +18,8 @@ CLIENTS = 3
 SLOW = 0.3
 """How often a client takes half of what comes, and the rest later."""
 READS_AFTER = milliseconds(60)
+PACES = (milliseconds(20), milliseconds(80), milliseconds(250))
+"""How long clients wait between two requests, on average: one of these, for all of them."""
 PATIENCE = milliseconds(1500)
 """Who has no answer for so long may hang up and try on another connection."""
 
@@ -38,19 +41,19 @@ class ProgramClient:
 class ProgramClients:
     """All clients, and what they were told."""
 
-    def __init__(self, world: ProgramWorld, random: Random) -> None:
+    def __init__(self, world: ProgramWorld, random: Random, paces: Sequence[int] = PACES) -> None:
         self._world = world
         self._random = random
         self._clients = {name: ProgramClient(name) for name in (f"c{i}" for i in range(CLIENTS))}
         self._is_active = False
         self._connections = 0
-        self._number = 0
+        self.asked = 0
         self.answered = 0
         self.broken = 0
         self.told: dict[int, int] = {}
         """What each sum was told as the answer to."""
         self.violations: list[Violation] = []
-        self._pace = random.choice([milliseconds(20), milliseconds(80), milliseconds(250)])
+        self._pace = random.choice(paces)
         self._reply = PROGRAMS[world.front].reply
         world.takes_of, world.wrote_to = self._takes, self._wrote
         world.broke_at, world.closed_at = self._broke, self._closed
@@ -90,8 +93,8 @@ class ProgramClients:
         edge, machine = world.edge(world.front), world.machines[world.edges[world.front]]
         if edge is None or machine.is_paused:
             return
-        self._number += 1
-        client.waits_for, client.amount = self._number, self._random.randrange(1, 100)
+        self.asked += 1
+        client.waits_for, client.amount = self.asked, self._random.randrange(1, 100)
         client.asked_at = world.simulation.now
         is_new = not client.conn
         if is_new:

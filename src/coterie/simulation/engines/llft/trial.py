@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
 from coterie.checking.history import Violation
-from coterie.kernel.clock import Duration, seconds
+from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.llft.edge import Edge
 from coterie.llft.replica import ProgramReplica
 from coterie.llft.settings import Backups, Guard
@@ -39,6 +39,10 @@ class ProgramOptions(Options, frozen=True, kw_only=True):
     replicas: int = 3
     duration: Duration = seconds(20)
     faults: tuple[str, ...] = FAULTS
+    paces: tuple[Duration, ...] = (milliseconds(50), milliseconds(90), milliseconds(150))
+    """How long clients wait between two requests, on average; a run draws one."""
+    rests: bool = True
+    """Whether faults leave the group time to come back and serve, now and then."""
 
 
 class ProgramTrial(Trial):
@@ -57,6 +61,7 @@ class ProgramTrial(Trial):
         edge_kind: type[Edge] = Edge,
     ) -> None:
         self.seed, self.options = seed, options
+        self.rests = options.rests
         self.random = Random(f"{seed}/llft")  # noqa: S311 -- reproducible on purpose
         self.world = ProgramWorld(
             seed=seed,
@@ -68,7 +73,7 @@ class ProgramTrial(Trial):
             edge_kind=edge_kind,
         )
         self.world.simulation.trace = trace
-        self.clients = ProgramClients(self.world, self.random)
+        self.clients = ProgramClients(self.world, self.random, options.paces)
         self.world.start()
 
     def load(self) -> ProgramClients:
@@ -120,6 +125,9 @@ class ProgramTrial(Trial):
         run.views = sum(tracker.views for tracker in trackers)
         run.figures = {
             "orders": sum(len(tracker.chain) for tracker in trackers),
+            "rosters": sum(tracker.rosters for tracker in trackers),
+            "edges lost": self.world.edges_lost,
+            "asked": self.clients.asked,
             "answered": self.clients.answered,
             "broken": self.clients.broken,
             "discarded": sum(tracker.discarded for tracker in trackers),

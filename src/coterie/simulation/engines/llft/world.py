@@ -18,7 +18,8 @@ from coterie.kernel.claims import Roster, RosterLine
 from coterie.kernel.layers import Layer
 from coterie.kernel.replica import Replica
 from coterie.kernel.views import Configuration, Member
-from coterie.llft.edge import EDGE, Edge, PeerEdge
+from coterie.llft.connections import EDGE, PeerEdge
+from coterie.llft.edge import Edge
 from coterie.llft.following import ReplicaStanding
 from coterie.llft.memory import EdgeMemory, ReplicaMemory
 from coterie.llft.replica import ProgramReplica
@@ -188,6 +189,8 @@ class EdgeResident(LlftResident):
     def end(self) -> None:
         """Clients find their connections broken."""
         self._leaving = []
+        if self.replica is not None:
+            self._world.edges_lost += 1
         super().end()
         self._world.edge_died(self._program)
 
@@ -234,6 +237,8 @@ class ProgramWorld(World):
         self.trackers = {
             group: ProgramTracker(group, is_guarded=guard is Guard.QUORUM) for group in groups
         }
+        self.edges_lost = 0
+        """How often a life of an edge ended."""
         self.takes_of: Callable[[str, bytes], int] = lambda _conn, data: len(data)
         """How much of what the program wrote a client takes at once."""
         self.wrote_to: Callable[[str, bytes, bytes], None] = lambda _conn, _data, _rest: None
