@@ -21,3 +21,8 @@ def test_many_wrong_frames_at_cohorts(of_clients: bool) -> None:  # noqa: FBT001
 def test_a_state_of_another_view_is_not_taken_over() -> None:
     """The offer of a state had a wrong view in it, and its cohort was never whole again."""
     fuzz(3018, inputs=1000, of_clients=False)
+
+
+def test_a_backup_that_was_told_too_much_comes_back_by_another_view() -> None:
+    """It stood further on in the view than its primary, which took no notice for ever."""
+    fuzz(40004, inputs=250, of_clients=False)

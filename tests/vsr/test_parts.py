@@ -10,8 +10,8 @@ from tests.vsr.bank_world import EU, US, BankWorld, Story, is_committed
 from coterie.kernel.clock import milliseconds
 from coterie.kernel.errors import Refused
 from coterie.simulation.engines.vsr.modules import encode
-from coterie.vsr.calls.remote import NotRun, RemoteCalls
-from coterie.vsr.commit.client import GIVEN_UP_MAX, PARTS_MAX
+from coterie.vsr.calls.remote import GIVEN_UP_MAX, NotRun, RemoteCalls
+from coterie.vsr.commit.client import PARTS_MAX
 
 if TYPE_CHECKING:
     from coterie.vsr.commit.client import ClientTransaction, Subaction

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coterie.objects.classes.versions import upgrade
+from coterie.objects.errors import is_of_this_machine
 from coterie.objects.execution.commands import Announce, decode_command
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _change_over(machine: StateMachine, version: int, fingerprint: int) -> bool:
         made = upgrade(later, machine.definition, machine.object)
         later.check(made)
     except BaseException as error:  # noqa: BLE001 -- a failure, the same on every replica
-        if isinstance(error, MemoryError) or not isinstance(error, Exception):
+        if is_of_this_machine(error):
             machine.stop(
                 f"the upgrade to version {version} ended in {type(error).__name__}, which"
                 " others may not have met"

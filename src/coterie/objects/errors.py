@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from coterie.kernel.views import Viewstamp
 
 
+def is_of_this_machine(error: BaseException) -> bool:
+    """Say whether an exception is not the method's doing: other replicas may not have met it.
+
+    Every other one is, also what does not derive from `Exception`, as `sys.exit()` raises: it is
+    raised again wherever the method is executed again, and must not stop replica after replica.
+    """
+    return isinstance(error, MemoryError | KeyboardInterrupt)
+
+
 class NotReplicable(CoterieError):
     """A class cannot be replicated as it is written; the message says why and what to write."""
 

@@ -6,6 +6,7 @@ object, which is read when a method begins and written when it ends, if it has c
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import TYPE_CHECKING
 
@@ -19,16 +20,22 @@ from coterie.objects.errors import StateNotEncodable
 from coterie.objects.execution.current import enter
 from coterie.transactional.failures import encode_failure
 from coterie.transactional.tables import OpenTable, TableType, is_table
-from coterie.vsr.calls.executor import Completion
+from coterie.vsr.calls.executor import Completion, Nested
+from coterie.vsr.calls.running import Blocked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from coterie.objects import Method
-    from coterie.vsr.calls.executor import Nested, ObjectAccess, Running
+    from coterie.vsr.calls.executor import ObjectAccess, Running
 
 _FIELDS = ""
 """The name of the object that all plain fields are."""
+
+_NOT_NESTED = (
+    "an update awaits the methods of other groups (coterie.transactional.other), and nothing else: "
+    "no replica waits inside a turn"
+)
 
 _decode_fields = Decoder(dict[str, msgspec.Raw]).decode
 
@@ -93,7 +100,9 @@ class ObjectExecutor:
             data = found.encode_result(result)
             found.check_answer(result, data)
             self._close(found, access, replicated, tables, before)
-        except Exception as error:  # noqa: BLE001 -- whatever a user's method raises is an answer
+        except (Blocked, GeneratorExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 -- whatever a user's method raises is an answer
             return self._failure(error)
         return Completion(data)
 
@@ -139,7 +148,7 @@ class ObjectExecutor:
             if altered is not None:
                 raise StateNotEncodable(f"{self._definition.name}.{field.name}: {altered}")
 
-    def _failure(self, error: Exception) -> Completion:
+    def _failure(self, error: BaseException) -> Completion:
         return Completion(encode_failure(error, self._definition.errors), is_failure=True)
 
     def _fields(self, replicated: object) -> bytes:
@@ -152,6 +161,9 @@ def _inside(call: _Call, run: Callable[[], object]) -> object:
     before = enter(call)
     try:
         return run()
+    except GeneratorExit as error:
+        # From a method it is an error like others; that it is given up, it is told elsewhere.
+        raise RuntimeError("the method raised GeneratorExit") from error
     finally:
         enter(before)
 
@@ -166,6 +178,10 @@ def _drive(call: _Call, coroutine: Coroutine[Nested, Completion, object]) -> Run
                 request = _inside(call, lambda: coroutine.send(sent))  # type: ignore[arg-type]  # noqa: B023
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
-            answer = yield request  # type: ignore[misc]
+            if not isinstance(request, Nested):
+                raise TypeError(_NOT_NESTED)
+            answer = yield request
     finally:
-        coroutine.close()
+        # What a method does when it is given up is of no use to anybody, nor is how it fails.
+        with contextlib.suppress(BaseException):
+            coroutine.close()

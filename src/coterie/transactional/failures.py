@@ -23,7 +23,7 @@ ERROR_CHARS_MAX = 2000
 _read: Callable[[bytes], str | tuple[str, bytes]] = Decoder(str | tuple[str, bytes]).decode
 
 
-def encode_failure(error: Exception, errors: DeclaredErrors) -> bytes:
+def encode_failure(error: BaseException, errors: DeclaredErrors) -> bytes:
     """Give what the caller of a method that raised is told."""
     try:
         message = str(error)

@@ -59,4 +59,6 @@ class _Other:
 
 def other(group: str, cls: type) -> Any:  # noqa: ANN401 -- it has the methods of the class
     """Give a group of objects of *cls*, whose methods are awaited."""
+    if not isinstance(group, str):
+        raise TypeError(f"a group has a name, which is a str: {group!r} is none")
     return _Other(group, _define(cls))

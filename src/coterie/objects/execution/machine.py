@@ -44,6 +44,7 @@ from coterie.objects.errors import (
     NotInAnUpdate,
     ResultTooLarge,
     UnknownMethod,
+    is_of_this_machine,
 )
 from coterie.objects.execution import current
 from coterie.objects.execution.commands import (
@@ -399,7 +400,7 @@ class StateMachine:
         """
         position = self.position
         what = f"the update at {position} ({method})"
-        if isinstance(error, MemoryError) or not isinstance(error, Exception | SystemExit):
+        if is_of_this_machine(error):
             self.broken = f"{what} ended in {type(error).__name__}, which others may not have met"
             raise ReplicaBroken(self.broken) from error
         definition = self.definition
@@ -514,7 +515,9 @@ class StateMachine:
             result = method.encode_result(answer)
             method.check_answer(answer, result)
             return Done(self.position, self.view, self.number, result)
-        except Exception as error:  # noqa: BLE001 -- an answer, too
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
             name = as_text(type(error).__name__)
             message, fields = self._message(error), self.definition.errors.fields_of(error)
             return Failed(self.position, self.view, self.number, name, message, fields)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.vsr.calls.executor import Completion
+from coterie.vsr.calls.executor import Completion, Nested
 from coterie.vsr.calls.messages import CallRefused, CallReply, WaitsFor
 from coterie.vsr.calls.primary_requests import UnknownGroup
 from coterie.vsr.calls.remote import NotRun, RemoteCalls
@@ -17,6 +17,8 @@ from coterie.vsr.objects.group_state import TransactionInProgress
 from coterie.vsr.objects.locks import LockOwner, LockTable, Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coterie.kernel.views import Member
     from coterie.vsr.calls.messages import CallRequest
     from coterie.vsr.commit.psets import Aid, CallId, Pset
@@ -164,33 +166,47 @@ class CallsInProgress:
 
     def _run(self, running: RunningCall) -> None:
         """Run a call from its beginning, as far as it gets."""
-        replies = iter(list(running.replies))
         generator = running.begin(self._server.executor)
-        try:
+
+        def step() -> Nested:
             request = next(generator)
-            for reply in replies:
+            for reply in list(running.replies):
                 request = generator.send(reply)
-        except StopIteration as stop:
-            self._complete(running, stop.value)
-        except Blocked as blocked:
-            self._block(running, blocked)
-        else:
-            self._call(running, request)
+            return request
+
+        self._step(running, step)
 
     def _resume(self, running: RunningCall, reply: Completion) -> None:
         """Go on with a call that waited for another group."""
         running.replies.append(reply)
-        assert running.generator is not None, "a call that waits for an answer is suspended"
-        try:
-            request = running.generator.send(reply)
-        except StopIteration as stop:
-            self._complete(running, stop.value)
-        except Blocked as blocked:
-            self._block(running, blocked)
-        else:
-            self._call(running, request)
+        generator = running.generator
+        assert generator is not None, "a call that waits for an answer is suspended"
+        self._step(running, lambda: generator.send(reply))
 
-    def _call(self, running: RunningCall, request: tuple[str, str, bytes]) -> None:
+    def _step(self, running: RunningCall, step: Callable[[], Nested]) -> None:
+        """Let a method go on to where it ends, calls somebody, or meets a lock.
+
+        A method may have swallowed that it met one. What it did then rests on what it was not
+        given, and does not count.
+        """
+        said: Nested | Completion | None = None
+        met: Blocked | None = None
+        try:
+            said = step()
+        except StopIteration as stop:
+            said = stop.value
+        except Blocked as blocked:
+            met = blocked
+        met = met or running.met
+        if met is not None:
+            self._block(running, met)
+        elif isinstance(said, Nested):
+            self._call(running, said)
+        else:
+            assert isinstance(said, Completion), "a method ends with what it answers"
+            self._complete(running, said)
+
+    def _call(self, running: RunningCall, request: Nested) -> None:
         group, method, arguments = request
 
         def then(outcome: Completion | NotRun) -> None:
@@ -207,7 +223,11 @@ class CallsInProgress:
             self._give_back(running, str(error))
 
     def _complete(self, running: RunningCall, completion: Completion) -> None:
-        message = running.message
+        message, remote = running.message, running.remote
+        pset, void = self.pset_of(running), tuple(remote.void)
+        if completion.is_failure and remote.begun:
+            pset, void = self.in_vain(running)
+        within = participants(pset)
         event = CompletedCall(
             running.aid,
             message.call,
@@ -215,7 +235,9 @@ class CallsInProgress:
             [] if completion.is_failure else running.writes,
             completion.result,
             completion.is_failure,
-            self.pset_of(running),
+            pset,
+            void,
+            tuple(group for group in remote.groups if group not in within),
         )
         data = encode_event(event)
         try:
@@ -242,6 +264,11 @@ class CallsInProgress:
         """Give the viewstamps of all calls that a call made, and of those that they made."""
         return tuple(sorted(running.remote.pset))
 
+    def in_vain(self, running: RunningCall) -> tuple[Pset, tuple[CallId, ...]]:
+        """Give what is left of what a call had called that failed, and what is void of it."""
+        # It has changed nothing, and neither have those that it called.
+        return (), (f"{running.message.call}.",)
+
     def _reply(self, caller: Member, actor: str, kept: KeptCall) -> None:
         record = kept.record
         pset = (*record.pset, Pair(self._server.group, kept.vs))
@@ -249,7 +276,14 @@ class CallsInProgress:
             caller,
             actor,
             CallReply(
-                self._server.group, record.aid, record.call, record.reply, record.is_failure, pset
+                self._server.group,
+                record.aid,
+                record.call,
+                record.reply,
+                record.is_failure,
+                pset,
+                record.void,
+                record.groups,
             ),
         )
 
@@ -340,7 +374,7 @@ class CallsInProgress:
         found: list[str] = []
         transaction = self._state.transactions.get(aid)
         for kept in () if transaction is None else transaction.calls.values():
-            found += participants(kept.record.pset)
+            found += (*participants(kept.record.pset), *kept.record.groups)
         for running in self._by_aid.get(aid, {}).values():
             found += running.remote.groups
         return list(dict.fromkeys(found))

@@ -60,6 +60,10 @@ class CallReply(_Message, tag=35, frozen=True):
     is_failure: bool
     """Whether the method raised; `result` is then the error."""
     pset: Pset
+    void: tuple[CallId, ...] = ()
+    """What was called on the way and is no part of the transaction, as a method raised."""
+    groups: tuple[str, ...] = ()
+    """Groups that were called on the way, and are not in the pset: they hold locks."""
 
 
 class CallRefused(_Message, tag=36, frozen=True):

@@ -9,6 +9,9 @@ it is seen; and only calls in the pset are installed.
 Calls of one transaction may run at the same time. Each carries which others may be running, so that
 a group keeps them apart (`locks.py`); when it is sent again, it carries what is so by then.
 
+A call whose method raised has changed nothing, also where it had called others: its failure is a
+part of the transaction, with what it had read, but what it called is given up.
+
 A part of a transaction that is aborted alone is the same thing on purpose: its calls are given up,
 answered or not. No message has to arrive for it.
 """
@@ -29,6 +32,12 @@ if TYPE_CHECKING:
     from coterie.vsr.calls.primary_requests import PrimaryRequests
     from coterie.vsr.commit.psets import Aid, CallId, Pset
     from coterie.vsr.settings import VsrSettings
+
+
+GIVEN_UP_MAX = 1000
+"""How much a transaction may give up: later calls carry it."""
+
+TOO_MUCH_GIVEN_UP = f"it has given up more than {GIVEN_UP_MAX} calls"
 
 
 class NotRun(NamedTuple):
@@ -57,6 +66,8 @@ class RemoteCalls:
         self.aid = aid
         self._prefix = prefix
         self.given_up: list[CallId] = list(given_up)
+        self.void: list[CallId] = []
+        """Of these, what calls had called whose methods raised."""
         self.progress = progress
         """What the client has told of itself; None if this is the client."""
         self._psets: dict[CallId, Pset] = {}
@@ -93,9 +104,9 @@ class RemoteCalls:
         call = f"{self._prefix}{self._count}"
         self._waiting[call] = then
         self._note([group])
-        given_up = tuple(self.given_up)
 
         def make(view: ViewId) -> CallRequest:
+            given_up = tuple(self.given_up)
             progress = self.progress or CallsProgress(self._count, tuple(map(int, self._waiting)))
             return CallRequest(
                 self._actor, view, self.aid, call, method, arguments, given_up, progress
@@ -128,10 +139,17 @@ class RemoteCalls:
         then = self._finished(message.call)
         if then is not None:
             self._psets[message.call] = message.pset
-            self._note(participants(message.pset))
-            if len(message.pset) > 1:
+            self._note((*participants(message.pset), *message.groups))
+            for each in message.void:
+                if each not in self.given_up:
+                    self.given_up.append(each)
+                    self.void.append(each)
+            if len(message.pset) > 1 or message.groups:
                 self.tell_progress()
-            then(Completion(message.result, message.is_failure))
+            if len(self.given_up) > GIVEN_UP_MAX:
+                then(NotRun(TOO_MUCH_GIVEN_UP))
+            else:
+                then(Completion(message.result, message.is_failure))
 
     def tell_progress(self) -> None:
         """Send calls again that may wait for one which made calls itself, and is over now."""

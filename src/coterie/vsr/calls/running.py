@@ -55,6 +55,8 @@ class RunningCall:
         self.replies: list[Completion] = []
         """What the calls it made came to, in order."""
         self.generator: Running | None = None
+        self.met: Blocked | None = None
+        """The lock that it met while it ran, whatever the method made of being unwound."""
         self.waits_for: Blocked | None = None
         self.waits_since: Instant | None = None
         self._state = state
@@ -89,8 +91,12 @@ class RunningCall:
         self._writes[name] = value
 
     def _lock(self, name: str, mode: Mode) -> None:
-        if not self._locks.acquire(self.owner, name, mode, self.message.progress):
-            raise Blocked(name, mode)
+        if self.met is None and not self._locks.acquire(
+            self.owner, name, mode, self.message.progress
+        ):
+            self.met = Blocked(name, mode)
+        if self.met is not None:
+            raise self.met
 
     # ---- what the server does with it
 
@@ -111,6 +117,7 @@ class RunningCall:
         if self.generator is not None:
             self.generator.close()
             self.generator = None
+        self.met = None
         self._reads.clear()
         self._writes.clear()
         if not self.replies:

@@ -29,7 +29,7 @@ from coterie.vsr.calls.messages import (
     decoder,
 )
 from coterie.vsr.calls.primary_requests import PrimaryRequests
-from coterie.vsr.calls.remote import NotRun, RemoteCalls
+from coterie.vsr.calls.remote import GIVEN_UP_MAX, TOO_MUCH_GIVEN_UP, NotRun, RemoteCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 
 PARTS_MAX = 16
 """How deep parts of transactions go within parts."""
-GIVEN_UP_MAX = 1000
-"""How many calls a transaction may give up: all later ones name them."""
-_TOO_MUCH_GIVEN_UP = f"it has given up more than {GIVEN_UP_MAX} calls"
 
 
 class TransactionOver(CoterieError):
@@ -185,7 +182,7 @@ class ClientTransaction:
             if self.remote is not None and self.outcome is None:
                 self.remote.give_up_since(part.begun, reason)
                 is_too_much = len(self.remote.given_up) > GIVEN_UP_MAX
-                self._failed = NotRun(_TOO_MUCH_GIVEN_UP) if is_too_much else None
+                self._failed = NotRun(TOO_MUCH_GIVEN_UP) if is_too_much else None
 
         if not self._is_void and not self.is_over:
             self._when_begun(give_up, lambda _: None)

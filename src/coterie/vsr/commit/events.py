@@ -45,6 +45,10 @@ class CompletedCall(_Event, tag=1, frozen=True):
     is_failure: bool
     pset: Pset
     """The pset of the calls that this call made."""
+    void: tuple[CallId, ...] = ()
+    """What was called on the way for a call that failed: `1.` stands for all that 1 called."""
+    groups: tuple[str, ...] = ()
+    """Groups that were called on the way, and are not in the pset: they hold locks."""
 
 
 class CallsGivenUp(_Event, tag=2, frozen=True):

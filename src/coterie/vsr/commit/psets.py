@@ -77,8 +77,11 @@ def vs_max(pset: Iterable[Pair], group: str) -> Viewstamp:
 
 
 def is_within(call: CallId, given_up: CallId) -> bool:
-    """Say whether a call is, or was made by, one that was given up."""
-    return call == given_up or call.startswith(f"{given_up}.")
+    """Say whether a call is, or was made by, one that was given up.
+
+    `1.` gives up what call 1 has called, and not call 1.
+    """
+    return call == given_up or call.startswith(f"{given_up.removesuffix('.')}.")
 
 
 _DIGITS_MAX = 15

@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from coterie.kernel.errors import BacklogFull
+from coterie.kernel.errors import BacklogFull, BadMessage
 from coterie.kernel.records import Forced
 from coterie.kernel.views import Viewstamp
 from coterie.vsr.views.messages import NewEvents, NewView
@@ -132,10 +132,15 @@ class Buffer:
             self._acked[id] = -1
         if sender not in self._cohort.cur_view.members:
             self._cohort.include(sender)
+        if message.number > self._log.last.number:
+            # It has heard, in this view's name, what this primary does not know that it said. What
+            # follows it would take for that; only in another view are the two of one mind again.
+            self._cohort.manage()
+            raise BadMessage("an acknowledgement of events that there are not")
         self._heard[id] = self._changes if message.changes < 0 else message.changes
         if self._heard[id] < self._changes:
             self._resend_later()
-        if self._acked[id] < message.number <= self._log.last.number:
+        if self._acked[id] < message.number:
             self._acked[id] = message.number
             self._sent[id] = max(self._sent.get(id, 0), message.number)
             self._count_acks()

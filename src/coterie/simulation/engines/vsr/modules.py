@@ -84,6 +84,8 @@ class Bank(Methods):
         self, access: ObjectAccess, account: str, amount: int, group: str, to: str
     ) -> Steps:
         """Take money out of an account and have another group put it into one of its own."""
+        if not isinstance(group, str):
+            raise ModuleFailed("a group has a name")
         balance = self.do_withdraw(access, account, amount)
         answer = yield Nested(group, "deposit", encode([to, amount]))
         assert not answer.is_failure, "a deposit never fails"
