@@ -18,7 +18,13 @@ from coterie.objects.host import ObjectHost
 from coterie.objects.settings import DEFAULT_HOST_SETTINGS
 from coterie.replication.layer import EngineLayer
 from coterie.replication.onus import Onus
-from coterie.stacks import LAYERS, build_engine, is_globally_safe, is_ordered
+from coterie.stacks import (
+    LAYERS,
+    build_engine,
+    is_globally_safe,
+    is_ordered,
+    is_partitioned,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,6 +89,7 @@ def make_object(  # noqa: PLR0913 -- all by name
         clock=clock,
         is_ordered=is_ordered(stack, layers),
         confirms_reads=is_globally_safe(stack, layers),
+        has_colours=is_partitioned(stack),
         settings=settings,
         take_snapshot=take_snapshot,
     )

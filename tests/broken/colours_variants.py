@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from coterie.colours.knowledge import Judge
 from coterie.colours.layer import Colours
@@ -15,7 +16,11 @@ from coterie.colours.queue import ActionsQueue
 from coterie.colours.states import ServerState
 from coterie.kernel.clock import milliseconds
 from coterie.kernel.components import Component, Promises, Vulnerable, Yellow
+from coterie.kernel.engine import Run
 from coterie.kernel.records import ComponentAttempted, ComponentState
+from coterie.objects import coloured_copies
+from coterie.objects.applied_once import AppliedOnce
+from coterie.objects.execution.commands import Tick, encode_command
 from coterie.simulation import RunOptions, seconds
 from coterie.simulation.campaign import run_trial
 from coterie.simulation.engines.colours.trial import ColoursTrial
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from coterie.kernel.components import Action
     from coterie.kernel.layers import Batch
     from coterie.kernel.views import Configuration, Member
+    from coterie.objects.answering import Answering
     from coterie.simulation.world.world import World
 
 
@@ -276,10 +282,25 @@ class ChangesAtOnce(Colours):
             self.prim = Component(self.prim.index, self.prim.attempt, members)
 
 
+class LivesGoTooSoon(Colours):
+    """Takes lives that are over out of what is said although somebody is missing."""
+
+    def _is_everybody_in(self, now: Configuration) -> bool:
+        del now
+        return True
+
+
 class _Trial(ColoursTrial):
     """Components shrink to one, as the slides have it: more of them, so more can go wrong."""
 
     least_sizes = (1,)
+    past_lives = (3,)
+
+
+class _TrialOfLives(_Trial):
+    """Every life goes as soon as it can."""
+
+    past_lives = (0,)
 
 
 @dataclass(frozen=True)
@@ -292,6 +313,7 @@ class BrokenColours:
     replicas: int = 3
     first_seed: int = 0
     stack: str = "COLOURS:DYNSEQ:VSYNC"
+    trial: type[ColoursTrial] = _Trial
 
     @property
     def name(self) -> str:
@@ -308,14 +330,55 @@ class BrokenColours:
             cast_interval=milliseconds(50),
         )
         layers = {**LAYERS, Colours.name: self.kind}
-        run = run_trial(_Trial(seed, options, layers=layers))
+        run = run_trial(self.trial(seed, options, layers=layers))
+        return {violation.partition(":")[0] for violation in run.violations}
+
+
+class _AppliedAgain(AppliedOnce):
+    def _is_news(self, run: Run) -> bool:
+        del run
+        return True
+
+
+class _NothingApplied(AppliedOnce):
+    def _on_dirty(self, run: Run, answering: Answering | None) -> Run:
+        # What is green is on the authoritative copy, and must be on this one, too.
+        payloads = [encode_command(Tick(0))] if answering is None else run.payloads
+        at = Run(run.view, run.number, run.position, run.origin, run.first, payloads)
+        return super()._on_dirty(at, answering)
+
+
+@dataclass(frozen=True)
+class BrokenOnce:
+    """A variant of how updates that commute are applied at red."""
+
+    kind: type[AppliedOnce]
+    caught_by: tuple[str, ...] = ("dirty is green plus red",)
+    first_seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        return self.kind.__name__.removeprefix("_")
+
+    def fires(self, seed: int) -> set[str]:
+        """Run a seed with the variant; give the checks that fired."""
+        options = RunOptions(
+            stack="COLOURS:DYNSEQ:VSYNC",
+            replicas=3,
+            duration=seconds(15),
+            faults=CUTS,
+            object="tally",
+        )
+        with patch.object(coloured_copies, "AppliedOnce", self.kind):
+            run = run_trial(ColoursTrial(seed, options))
         return {violation.partition(":")[0] for violation in run.violations}
 
 
 ORDER = ("global total order", "global FIFO order", "green prefix", "active replication")
 LOST = (*ORDER, "one primary component", "yellow rule", "green for ever")
 
-COLOURS_BROKEN = (
+COLOURS_BROKEN: tuple[BrokenColours | BrokenOnce, ...] = (
     BrokenColours(AgreedIsEnough, LOST),
     BrokenColours(YellowIsRed, LOST),
     BrokenColours(YellowStaysValid, LOST),
@@ -341,4 +404,7 @@ COLOURS_BROKEN = (
     BrokenColours(RecordsWhenDelivered, ("on record everywhere",), CUTS),
     BrokenColours(LeaversVoteOffRecord, LOST, (*CUTS, "remove", "replace"), first_seed=11),
     BrokenColours(ChangesAtOnce, LOST, (*CUTS, "remove", "replace")),
+    BrokenColours(LivesGoTooSoon, ("nothing of past lives is left", *LOST), trial=_TrialOfLives),
+    BrokenOnce(_AppliedAgain),
+    BrokenOnce(_NothingApplied),
 )

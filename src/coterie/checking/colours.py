@@ -25,18 +25,21 @@ them, in the order of true time.
 - *availability*: members that hold a quorum, and are in no doubt, form a primary component;
 - *on record everywhere*: what becomes green by its delivery is on record at all members of the
   component that live; with `sync = "turn"`, on their disks;
+- *nothing of past lives is left*: when an action says that lives are over, whoever belongs to the
+  group has nothing of theirs that is not green before it;
 - *told right*: a final answer speaks of an action that is green at that position.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from coterie.checking.coloured_servers import Attempt, Green, KnownServer, Said
 from coterie.checking.history import Violation
 from coterie.kernel.components import ActionId, Component, ServerMemory, no_component
 from coterie.kernel.configuration import decode_change, follows
+from coterie.kernel.past_lives import ALL, fold, is_before, number_of, past_lives_in
 from coterie.kernel.records import (
     ActionsGreen,
     ActionsKnown,
@@ -56,68 +59,12 @@ from coterie.kernel.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coterie.kernel.components import Vulnerable
+    from coterie.kernel.components import Action
     from coterie.kernel.engine import Past
     from coterie.kernel.records import Record
     from coterie.kernel.views import ChangedConfiguration, Configuration, Member, ViewId
 
 VIOLATIONS_MAX = 20
-
-
-@dataclass(slots=True)
-class _Green:
-    """An action in the global order."""
-
-    id: ActionId
-    digest: int
-    component: ViewId
-    """In which component it became green first."""
-
-
-@dataclass(slots=True)
-class _Server:
-    """One replica, through all its lives."""
-
-    life: Member | None = None
-    end: int = 0
-    """How many actions are green in the present life."""
-    farthest: int = 0
-    """How many ever were, in any life that was not lost."""
-    cut: dict[Member, int] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
-    prim: Component | None = None
-    state: str = ""
-    view: ViewId | None = None
-    members: tuple[Member, ...] = ()
-    is_ending: bool = False
-    is_zombie: bool = False
-    has_been_ready: bool = False
-    """Whether it ever said that it is ready for a primary component, since its disk was new."""
-    must_protect: bool = False
-    """Whether the next state that it forces must hold the record of its attempt."""
-    doubt: Vulnerable | None = None
-    """The attempt of which it does not know what came: it crashed in it, or was left in case ?."""
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """What became of one attempt to install a primary component."""
-
-    component: Component | None = None
-    ready: set[str] = field(default_factory=set)
-    installed: set[str] = field(default_factory=set)
-    failed: set[str] = field(default_factory=set)
-    """Who went through case 0."""
-    left: dict[str, tuple[int, tuple[ActionId, ...]]] = field(default_factory=dict)
-    """Who left it alive, with how many green actions, and which yellow ones."""
-
-
-@dataclass(slots=True)
-class _Said:
-    """What members said, or could have said, at the beginning of an exchange."""
-
-    cuts: dict[Member, dict[Member, int]] = field(default_factory=dict)
-    lines: dict[Member, dict[str, int]] = field(default_factory=dict)
 
 
 class ColoursTracker:
@@ -132,20 +79,26 @@ class ColoursTracker:
         self.violations: list[Violation] = []
         self.has_lost = False
         """Whether an operator's word was needed, after which less is promised."""
-        self.order: list[_Green] = []
+        self.order: list[Green] = []
         """The global order, as far as anybody knows it."""
         self.words = 0
         self._configurations: list[tuple[int, Configuration]] = [(0, configuration)]
         """Who belongs to the group, from which position of the global order on."""
         self._changes: dict[ActionId, ChangedConfiguration] = {}
         """What actions would have the configuration be."""
+        self._past: dict[ActionId, tuple[Member, ...]] = {}
+        """Which lives actions say to be over."""
+        self.late = 0
+        """How many actions were red or yellow before anybody made them green."""
+        self.past_lives = 0
+        """How many lives were said to be over."""
         self._least = min(primary_min, len(configuration.members))
         self._last: dict[Member, int] = {}
         """For every creator, the index of its last action in the order."""
-        self._servers = {id: _Server() for id in configuration.members}
+        self._servers = {id: KnownServer() for id in configuration.members}
         self._prims: dict[int, Component] = {0: no_component(configuration.members)}
-        self._attempts: dict[ViewId, _Attempt] = {}
-        self._exchanges: dict[ViewId, _Said] = {}
+        self._attempts: dict[ViewId, Attempt] = {}
+        self._exchanges: dict[ViewId, Said] = {}
         self._digests: dict[int, tuple[bytes, str]] = {}
         self.greens_at: dict[int, int] = {}
         self.components = 0
@@ -153,8 +106,8 @@ class ColoursTracker:
 
     # ---- members
 
-    def _server(self, id: str) -> _Server:
-        return self._servers.setdefault(id, _Server())
+    def _server(self, id: str) -> KnownServer:
+        return self._servers.setdefault(id, KnownServer())
 
     def _configuration_at(self, position: int) -> Configuration:
         """Give who belongs to the group by the first actions of the order."""
@@ -168,7 +121,7 @@ class ColoursTracker:
         last = past.runs[-1].last_position if past.runs else past.position
         if past.more is None and (past.is_zombie or not server.has_been_ready):
             # Nobody rests on what it knew before it was ready for the first time.
-            self._servers[member.id] = _Server(
+            self._servers[member.id] = KnownServer(
                 life=member, is_zombie=past.is_zombie, farthest=server.farthest
             )
             return
@@ -185,13 +138,15 @@ class ColoursTracker:
         cut = dict(past.origins)
         for run in past.runs:
             cut[run.origin] = run.first + len(run.payloads) - 1
+            fold(cut, past_lives_in(run.payloads[0]))
             # A turn may be on disk that nobody saw, because the process died as it was written.
             for offset, payload in enumerate(run.payloads):
-                green = _Green(ActionId(run.origin, run.first + offset), crc32(payload), run.view)
+                green = Green(ActionId(run.origin, run.first + offset), crc32(payload), run.view)
                 self._place(run.position + offset, green, member)
         if isinstance(more, ServerMemory):
             for action in more.actions:
-                cut[action.creator] = max(cut.get(action.creator, 0), action.index)
+                cut[action.creator] = max(number_of(cut, action.creator), action.index)
+                self._learn_past(action)
             # What it knew of others need not have been synced.
             server.lines = dict(more.lines)
             server.prim = more.promises.prim
@@ -201,7 +156,7 @@ class ColoursTracker:
             # The same holds of a component: it is installed once that is on one disk.
             if server.prim.index and not self._attempt(server.prim.attempt).installed:
                 self._take_component(member, server.prim)
-        missing = [str(who) for who, index in server.cut.items() if cut.get(who, 0) < index]
+        missing = [str(who) for who, index in server.cut.items() if number_of(cut, who) < index]
         if missing and self._keeps_all and not past.is_zombie:
             self._violate("memory", f"{member} has forgotten actions of {', '.join(missing)}")
         server.cut = cut
@@ -222,6 +177,7 @@ class ColoursTracker:
                     to = decode_change(action.command)
                     if to is not None:
                         self._changes[action.id] = to
+                    self._learn_past(action)
             case ActionsGreen():
                 self._on_green(server, record)
             case StateAdopted():
@@ -258,18 +214,18 @@ class ColoursTracker:
         """The last primary component that anybody installed."""
         return self._prims[max(self._prims)]
 
-    def _on_view(self, server: _Server, record: ViewInstalled) -> None:
+    def _on_view(self, server: KnownServer, record: ViewInstalled) -> None:
         server.view, server.members, server.is_ending = record.view, record.members, False
 
-    def _on_known(self, server: _Server, member: Member, id: ActionId) -> None:
-        if id.index != server.cut.get(id.creator, 0) + 1:
+    def _on_known(self, server: KnownServer, member: Member, id: ActionId) -> None:
+        if id.index != number_of(server.cut, id.creator) + 1:
             self._violate(
                 "red cut",
-                f"{member} took {id} after {server.cut.get(id.creator, 0)} of its creator",
+                f"{member} took {id} after {number_of(server.cut, id.creator)} of its creator",
             )
-        server.cut[id.creator] = max(id.index, server.cut.get(id.creator, 0))
+        server.cut[id.creator] = max(id.index, number_of(server.cut, id.creator))
 
-    def _on_green(self, server: _Server, record: ActionsGreen) -> None:
+    def _on_green(self, server: KnownServer, record: ActionsGreen) -> None:
         if record.position != server.end + 1:
             self._violate(
                 "green prefix",
@@ -277,13 +233,16 @@ class ColoursTracker:
             )
         if server.state == "RegPrim":
             self._check_record(server, record)
+        else:
+            self.late += max(record.position + len(record.actions) - 1 - len(self.order), 0)
         for offset, (id, digest) in enumerate(zip(record.actions, record.digests, strict=True)):
-            green = _Green(id, digest, record.view)
+            green = Green(id, digest, record.view)
             self._place(record.position + offset, green, record.member)
+            fold(server.cut, self._past.get(id, ()))
         server.end = record.position + len(record.actions) - 1
         server.farthest = max(server.farthest, server.end)
 
-    def _check_record(self, server: _Server, record: ActionsGreen) -> None:
+    def _check_record(self, server: KnownServer, record: ActionsGreen) -> None:
         prim = server.prim
         if prim is None or prim.attempt != server.view:
             return
@@ -291,14 +250,14 @@ class ColoursTracker:
             other = self._server(member.id)
             if member.id not in prim.members or other.life != member:
                 continue
-            lacks = [id for id in record.actions if other.cut.get(id.creator, 0) < id.index]
+            lacks = [id for id in record.actions if number_of(other.cut, id.creator) < id.index]
             if lacks:
                 self._violate(
                     "on record everywhere",
                     f"{record.member} marks {lacks[0]} green, and {member} has it not on record",
                 )
 
-    def _place(self, position: int, green: _Green, member: Member) -> None:
+    def _place(self, position: int, green: Green, member: Member) -> None:
         """Learn that a replica has an action at a position of the order."""
         id = green.id
         if position <= len(self.order):
@@ -321,11 +280,31 @@ class ColoursTracker:
             )
         self._last[id.creator] = id.index
         self.order.append(green)
+        self._check_past(position, self._past.get(id, ()))
         to = self._changes.get(id)
         if to is not None and follows(to, self._configurations[-1][1]):
             self._configurations.append((position, to))
 
-    def _on_adopted(self, server: _Server, record: StateAdopted) -> None:
+    def _learn_past(self, action: Action) -> None:
+        lives = past_lives_in(action.command)
+        if lives:
+            self._past[action.id] = lives
+
+    def _check_past(self, position: int, lives: tuple[Member, ...]) -> None:
+        """Whoever belongs to the group has nothing of lives that are over but what is green."""
+        everyone = self._configuration_at(position).everyone
+        for life in lives:
+            self.past_lives += 1
+            for id in everyone:
+                for who, index in self._server(id).cut.items():
+                    if is_before(who, life) and self._last.get(who, 0) < index != ALL:
+                        self._violate(
+                            "nothing of past lives is left",
+                            f"position {position} says that {life} is over, and {id} has {who} up "
+                            f"to {index}, of which {self._last.get(who, 0)} are before",
+                        )
+
+    def _on_adopted(self, server: KnownServer, record: StateAdopted) -> None:
         if record.position > len(self.order):
             self._violate(
                 "green prefix",
@@ -336,6 +315,7 @@ class ColoursTracker:
             expected: dict[Member, int] = {}
             for green in self.order[: record.position]:
                 expected[green.id.creator] = green.id.index
+                fold(expected, self._past.get(green.id, ()))
             if expected != dict(record.greens):
                 self._violate(
                     "global total order",
@@ -344,14 +324,16 @@ class ColoursTracker:
         server.end = record.position
         server.farthest = max(server.farthest, server.end)
         for creator, index in record.greens:
-            server.cut[creator] = max(index, server.cut.get(creator, 0))
+            if index != ALL:
+                server.cut[creator] = max(index, number_of(server.cut, creator))
+        fold(server.cut, [creator for creator, index in record.greens if index == ALL])
 
     # ---- components
 
-    def _attempt(self, view: ViewId) -> _Attempt:
-        return self._attempts.setdefault(view, _Attempt())
+    def _attempt(self, view: ViewId) -> Attempt:
+        return self._attempts.setdefault(view, Attempt())
 
-    def _on_state(self, server: _Server, record: StateEntered) -> None:
+    def _on_state(self, server: KnownServer, record: StateEntered) -> None:
         before, server.state = server.state, record.state
         id = record.member.id
         match before, record.state:
@@ -368,10 +350,10 @@ class ColoursTracker:
             case "ExchangeActions", "Construct":
                 self._check_path(server, record)
 
-    def _on_component_state(self, server: _Server, record: ComponentState) -> None:
+    def _on_component_state(self, server: KnownServer, record: ComponentState) -> None:
         promises = record.promises
         if server.state == "ExchangeStates":
-            said = self._exchanges.setdefault(record.view, _Said())
+            said = self._exchanges.setdefault(record.view, Said())
             if record.member not in said.cuts:
                 said.cuts[record.member] = dict(server.cut)
                 said.lines[record.member] = dict(server.lines)
@@ -402,7 +384,7 @@ class ColoursTracker:
         server.prim = promises.prim
         server.is_zombie = promises.is_zombie
 
-    def _on_installed(self, server: _Server, record: ComponentInstalled) -> None:
+    def _on_installed(self, server: KnownServer, record: ComponentInstalled) -> None:
         prim = record.promises.prim
         server.prim, server.is_zombie = prim, False
         server.doubt = record.promises.vulnerable or server.doubt
@@ -436,12 +418,12 @@ class ColoursTracker:
         attempt.component = prim
         attempt.installed.add(member.id)
 
-    def _check_path(self, server: _Server, record: StateEntered | ComponentState) -> None:
-        said = self._exchanges.get(record.view, _Said())
+    def _check_path(self, server: KnownServer, record: StateEntered | ComponentState) -> None:
+        said = self._exchanges.get(record.view, Said())
         for other, cut in said.cuts.items():
             if other not in server.members:
                 continue
-            lacks = [str(who) for who, index in cut.items() if server.cut.get(who, 0) < index]
+            lacks = [str(who) for who, index in cut.items() if number_of(server.cut, who) < index]
             if lacks:
                 self._violate(
                     "eventual path",
@@ -459,7 +441,7 @@ class ColoursTracker:
                     f"{record.member} does not know what {other} did of {', '.join(behind)}",
                 )
 
-    def _check_availability(self, server: _Server, record: StateEntered) -> None:
+    def _check_availability(self, server: KnownServer, record: StateEntered) -> None:
         members = [self._servers[each.id] for each in server.members]
         prim = self.newest
         now = self._configuration_at(server.end)
@@ -478,7 +460,7 @@ class ColoursTracker:
                 f" hold a quorum of {prim}",
             )
 
-    def _is_over(self, server: _Server, members: Iterable[_Server]) -> bool:
+    def _is_over(self, server: KnownServer, members: Iterable[KnownServer]) -> bool:
         """Say whether somebody among members knows a component that came instead of an attempt."""
         doubt = server.doubt
         assert doubt is not None, "it is in doubt"
@@ -491,7 +473,7 @@ class ColoursTracker:
 
     # ---- the rest
 
-    def _on_lines(self, server: _Server, record: GreenLines) -> None:
+    def _on_lines(self, server: KnownServer, record: GreenLines) -> None:
         server.lines = dict(record.lines)
         everyone = self._configuration_at(server.end).everyone
         for id, position in (*record.lines, *((id, record.white) for id in everyone)):
@@ -502,7 +484,7 @@ class ColoursTracker:
                     f"marked {self._server(id).farthest}",
                 )
 
-    def _on_replied(self, server: _Server, record: Replied) -> None:
+    def _on_replied(self, server: KnownServer, record: Replied) -> None:
         for reply in record.replies:
             if reply.standing.is_final and reply.position > server.end:
                 self._violate(

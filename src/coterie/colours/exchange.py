@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.colours.messages import Actions, FetchActions
+from coterie.kernel.past_lives import covers
 from coterie.replication.transfer import Transfer
-from coterie.replication.vectors import covers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

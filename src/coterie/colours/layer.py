@@ -60,6 +60,7 @@ from coterie.kernel.components import Action, Component, Vulnerable
 from coterie.kernel.configuration import take_off
 from coterie.kernel.decoding import COUNT_MAX
 from coterie.kernel.layers import Service
+from coterie.kernel.past_lives import number_of
 from coterie.kernel.records import (
     ActionsKnown,
     ComponentAttempted,
@@ -388,7 +389,7 @@ class Colours(Members):
             unknown = [
                 Action(run.origin, index, 0, command)
                 for index, command in enumerate(run.payloads, start=run.first)
-                if index > queue.red_cut.get(run.origin, 0)
+                if index > number_of(queue.red_cut, run.origin)
             ]
             for known in parts(unknown):
                 self._report(ActionsKnown, actions=known)

@@ -24,6 +24,7 @@ from coterie.colours.states import ServerState
 from coterie.kernel.components import Action, ActionId
 from coterie.kernel.decoding import COUNT_MAX
 from coterie.kernel.errors import BacklogFull, PayloadTooLarge
+from coterie.kernel.past_lives import number_of
 from coterie.kernel.records import ActionsGreen, ActionsKnown, GreenLines
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ class Marking(ReplicationServer):
             if batch.mark == CONTROL or batch.sender == self.me:
                 continue
             creator = batch.sender
-            cut = max(self.queue.red_cut.get(creator, 0), self._received_cut.get(creator, 0))
+            there = number_of(self.queue.red_cut, creator)
+            cut = max(there, self._received_cut.get(creator, 0))
             for payload in batch.payloads:
                 action = decode_action(creator, payload)
                 if action is not None and action.index == cut + 1:
@@ -217,7 +219,7 @@ class Marking(ReplicationServer):
         ends: dict[Member, int] = {}
         found: list[ActionId] = []
         for action in actions:
-            end = ends.get(action.creator, self.queue.log.contained.get(action.creator, 0))
+            end = ends.get(action.creator, number_of(self.queue.log.contained, action.creator))
             if action.index == end + 1 and action.id in self.queue:
                 ends[action.creator] = action.index
                 found.append(action.id)

@@ -18,11 +18,13 @@ counts: so a component of two can remove three that will never come back.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from coterie.colours.marking import Marking
 from coterie.colours.messages import Again
 from coterie.colours.states import ServerState
+from coterie.kernel import past_lives
 from coterie.kernel.clock import Duration
 from coterie.kernel.configuration import admitting, dismissing, encode_change, left, promoting
 from coterie.kernel.errors import BacklogFull, Refused
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
         Configuration,
         ReplicaAddresses,
         ReplicaId,
+        View,
     )
 
 S = ServerState
@@ -48,6 +51,8 @@ class Members(Marking):
     """The number of the last configuration that was proposed here in this view."""
     _installed_with = 0
     """The number of the configuration under which the present component was installed."""
+    _looked_at_lives: View | None = None
+    """The view in which it was last looked whether many lives are over."""
     _installed_at = 0
     """How many actions were green before it was."""
 
@@ -115,7 +120,10 @@ class Members(Marking):
     def _advance(self) -> None:
         """Take the next step of a change, if one is due and it is up to us."""
         now = self.configuration
-        if not (now.before or now.learners) or self.state is not S.REG_PRIM:
+        if self.state is not S.REG_PRIM:
+            return
+        if not (now.before or now.learners):
+            self._let_lives_go(now)
             return
         is_up_to_us = self.me.id == self.prim.members[0]
         if not is_up_to_us or self._proposed > now.number or self.below.is_stopped:
@@ -130,6 +138,27 @@ class Members(Marking):
                 self._reconfigure(left(now))
         except BacklogFull:
             self._proposed = 0
+
+    def _let_lives_go(self, now: Configuration) -> None:
+        """Take lives that are over out of what is said and kept, once there are many.
+
+        Everybody is in this component, so everybody held all that anybody has of these lives when
+        it was installed, and it is green; they are over, so there will be nothing more. That does
+        not change any more, whatever becomes of this component.
+        """
+        view = self._view
+        if self._looked_at_lives is view or self.below.is_stopped:
+            return
+        self._looked_at_lives = view  # what is over now was over when the component began
+        if self.me.id != self.prim.members[0] or not self._is_everybody_in(now):
+            return
+        lives = past_lives.over(self.queue.log.contained, view.members)
+        if len(lives) > self.context.settings.past_lives_max:
+            with suppress(BacklogFull):
+                self.propose([past_lives.encode_past_lives(past_lives.latest(lives))])
+
+    def _is_everybody_in(self, now: Configuration) -> bool:
+        return set(self.prim.members) == set(now.everyone) == self._here()
 
     def _promote(self, now: Configuration) -> None:
         here = self._here()

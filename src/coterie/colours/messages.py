@@ -145,6 +145,6 @@ def decode_action(creator: Member, payload: bytes) -> Action | None:
     if len(payload) < PREFIX_BYTES:
         return None
     index, time = _PREFIX.unpack_from(payload)
-    if max(index, time) > COUNT_MAX:
-        return None
+    if index >= COUNT_MAX or time > COUNT_MAX:
+        return None  # in a cut that index says more (`coterie.kernel.past_lives.ALL`)
     return Action(creator, index, time, payload[PREFIX_BYTES:])

@@ -16,6 +16,14 @@ from typing import TYPE_CHECKING
 from coterie.kernel.components import Action, ActionId
 from coterie.kernel.configuration import is_change
 from coterie.kernel.engine import Run
+from coterie.kernel.past_lives import (
+    ALL,
+    fold,
+    is_before,
+    is_past_lives,
+    number_of,
+    past_lives_in,
+)
 from coterie.replication.log import NOBODY, Log
 from coterie.replication.vectors import Vector, last_number
 
@@ -36,12 +44,24 @@ class GreenLog(Log):
                 break
             gone += 1
         for run in self._runs[:gone]:
-            self.forgotten[run.origin] = last_number(run)
+            self.count_in(self.forgotten, run)
         if gone:
             self.start = self._ends[gone - 1]
             self._bytes -= sum(self._sizes[:gone])
             del self._runs[:gone], self._ends[:gone], self._sizes[:gone]
         return self.start - before
+
+    def append(self, run: Run, size: int | None = None) -> None:
+        """Add actions at the end."""
+        super().append(run, size)
+        if len(run.payloads) == 1:
+            fold(self.contained, past_lives_in(run.payloads[0]))
+
+    def count_in(self, vector: Vector, run: Run) -> None:
+        """Put a run into a vector; an action that says lives to be over takes these out."""
+        super().count_in(vector, run)
+        if len(run.payloads) == 1:
+            fold(vector, past_lives_in(run.payloads[0]))
 
 
 class ActionsQueue:
@@ -70,17 +90,17 @@ class ActionsQueue:
 
     def is_green(self, id: ActionId) -> bool:
         """Say whether an action has its place in the global order."""
-        return id.index <= self.log.contained.get(id.creator, 0)
+        return id.index <= number_of(self.log.contained, id.creator)
 
     # ---- red
 
     def has_seen(self, action: Action) -> bool:
         """Say whether an action came here before."""
-        return action.index <= self.red_cut.get(action.creator, 0)
+        return action.index <= number_of(self.red_cut, action.creator)
 
     def follows(self, action: Action) -> bool:
         """Say whether an action is the next one of its creator."""
-        return action.index == self.red_cut.get(action.creator, 0) + 1
+        return action.index == number_of(self.red_cut, action.creator) + 1
 
     def learn(self, action: Action) -> bool:
         """Mark an action red if it is the next one of its creator; say whether it was."""
@@ -110,7 +130,7 @@ class ActionsQueue:
         for action in sorted(self._actions.values(), key=lambda each: (each.creator, each.index)):
             if size > bytes_max:
                 break
-            if action.index > cut.get(action.creator, 0):
+            if action.index > number_of(cut, action.creator):
                 found.append(action)
                 size += len(action.command) + 32
         return found
@@ -143,8 +163,8 @@ class ActionsQueue:
                 last is not None
                 and last.origin == id.creator
                 and last_number(last) + 1 == id.index
-                and not is_change(last.payloads[-1])
-                and not is_change(action.command)  # each is a run of its own
+                and not _stands_alone(last.payloads[-1])
+                and not _stands_alone(action.command)
             ):
                 last.payloads.append(action.command)
             else:
@@ -165,13 +185,16 @@ class ActionsQueue:
             action = self._actions.pop(ActionId(run.origin, index), None)
             if action is not None:
                 self.bytes -= len(action.command)
-        self.red_cut[run.origin] = max(self.red_cut.get(run.origin, 0), last_number(run))
+        self.red_cut[run.origin] = max(number_of(self.red_cut, run.origin), last_number(run))
         self._append([run])
 
     def _append(self, runs: Sequence[Run]) -> None:
         for run in runs:
-            assert run.first == self.log.contained.get(run.origin, 0) + 1, "first in, first out"
+            end = number_of(self.log.contained, run.origin)
+            assert run.first == end + 1, "first in, first out"
             self.log.append(run)
+            if len(run.payloads) == 1:
+                self._forget_lives(past_lives_in(run.payloads[0]))
         if runs:
             self.log.settle(self.log.end)
             self._after_green()
@@ -185,18 +208,31 @@ class ActionsQueue:
         creator did since has to be learned again.
         """
         for creator, index in self.log.contained.items():
-            if index > greens.get(creator, 0):
+            if index > number_of(greens, creator):
                 self._unlearn(creator)
         self.log.reset(position, greens, configuration)
         for creator, index in greens.items():
-            self.red_cut[creator] = max(self.red_cut.get(creator, 0), index)
+            if index != ALL:
+                self.red_cut[creator] = max(number_of(self.red_cut, creator), index)
+        fold(self.red_cut, [creator for creator, index in greens.items() if index == ALL])
         for id in [id for id in self._actions if self.is_green(id)]:
             self.bytes -= len(self._actions.pop(id).command)
         self._after_green()
 
     def _unlearn(self, creator: Member) -> None:
-        self.red_cut[creator] = 0
-        for id in [id for id in self._actions if id.creator == creator]:
+        for life in [life for life in self.red_cut if is_before(life, creator)]:
+            if life == creator or number_of(self.log.contained, life) == ALL:
+                del self.red_cut[life]
+        for id in [id for id in self._actions if id.creator not in self.red_cut]:
+            self.bytes -= len(self._actions.pop(id).command)
+
+    def _forget_lives(self, lives: Sequence[Member]) -> None:
+        """Name lives that are over no longer; all that they did is green."""
+        if not lives:
+            return
+        fold(self.red_cut, lives)
+        # Nobody has anything else of them, or somebody has lied.
+        for id in [id for id in self._actions if self.is_green(id)]:
             self.bytes -= len(self._actions.pop(id).command)
 
     def _after_green(self) -> None:
@@ -220,6 +256,11 @@ def in_lamport_order(actions: Iterable[Action]) -> list[Action]:
     which differs, and not that of names alone, which could put an effect before its cause.
     """
     return sorted(actions, key=lambda each: (each.time, each.creator, each.index))
+
+
+def _stands_alone(command: bytes) -> bool:
+    """Say whether an action must be a run of its own, because the history itself looks at it."""
+    return is_change(command) or is_past_lives(command)
 
 
 def within(cut: Vector, creator: Member, index: int) -> bool:

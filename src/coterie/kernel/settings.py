@@ -82,6 +82,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How many members a primary component has at least, if the group has as many (engine
     COLOURS). With 1 it may shrink to one replica, whose disk is then the only place of what it
     makes green."""
+    past_lives_max: int = 64
+    """How many lives of replicas that are over may be named in what replicas tell each other of
+    their actions (engine COLOURS); beyond it they are taken out, as soon as all replicas are in
+    one primary component."""
     announce_delay: Duration = milliseconds(5)
     """How long members that wait for nothing may stay behind in what they know to be settled."""
     transfer_resend: Duration = milliseconds(100)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from coterie.kernel.layers import Context
     from coterie.objects.answering import Answering
+    from coterie.objects.execution.outcomes import Done, Failed
 
 
 def _also_into(kept: list[bytes], chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -49,7 +50,11 @@ class Copies:
     """The machine that executes what is delivered, and the authoritative one where it is needed."""
 
     def __init__(
-        self, machine: StateMachine, context: Context, take_snapshot: TakeSnapshot = encode_now
+        self,
+        machine: StateMachine,
+        context: Context,
+        take_snapshot: TakeSnapshot = encode_now,
+        digested: Callable[[int, bytes], None] | None = None,
     ) -> None:
         self.machine = machine
         """The machine that executes first."""
@@ -64,7 +69,7 @@ class Copies:
         """The authoritative copy, as far as it has followed; None if one copy is enough."""
         self.start: StartingPoint | None = None
         """Where undoing begins, with one copy."""
-        self.digested: Callable[[int, bytes], None] | None = None
+        self.digested = digested
         """Learns of each regular digest that follows an executed call."""
         configuration = context.configuration
         self.comparison = (
@@ -91,7 +96,7 @@ class Copies:
         machine = self.machine
         if self.authoritative is None:
             self.settled = runs[-1].last_position
-            self._keep_for_undo(runs)
+            self._keep_for_undo(runs, machine)
             self._execute_with_digests(machine, runs, answering)
         else:
             self._log.extend(runs)
@@ -134,6 +139,10 @@ class Copies:
         self.machine.check_broken()
         if self.authoritative is not None:
             self.authoritative.check_broken()
+
+    def outcome_of(self, session: int, request: int) -> Done | Failed | None:
+        """Give the outcome of a request, if it was executed and is remembered here."""
+        return self.machine.sessions.outcome_of(session, request)
 
     # ---- the whole state
 
@@ -237,9 +246,8 @@ class Copies:
             twin = self.start.make()
         return self._replay(twin, position).object
 
-    def _keep_for_undo(self, runs: list[Run]) -> None:
+    def _keep_for_undo(self, runs: list[Run], machine: StateMachine) -> None:
         """Keep, with one copy, what undoing would need; called before *runs* are executed."""
-        machine = self.machine
         if machine.rebuild is None:
             return
         if self.start is None or self._log_bytes > self._log_bytes_max:

@@ -28,8 +28,8 @@ from coterie.kernel.requests import ServiceRequest
 from coterie.kernel.transfer import TakeSnapshot, encode_now
 from coterie.objects.answering import Answering
 from coterie.objects.classes.methods import MethodKind, decode_parts
+from coterie.objects.coloured_copies import copies_for
 from coterie.objects.confirmed_reads import NO_MAJORITY, TOO_MANY, ConfirmedReads
-from coterie.objects.copies import Copies
 from coterie.objects.errors import (
     CommandTooLarge,
     MethodFailed,
@@ -83,6 +83,7 @@ class ObjectHost:
         clock: Callable[[], int] | None = None,
         is_ordered: bool = True,
         confirms_reads: bool = False,
+        has_colours: bool = False,
         records_replies: bool = True,
         take_snapshot: TakeSnapshot = encode_now,
     ) -> None:
@@ -113,8 +114,8 @@ class ObjectHost:
             majority=context.configuration.majority,
             is_ordered=is_ordered,
         )
-        self.copies = Copies(machine, context, take_snapshot)
-        self.copies.digested = self._say_digest
+        copies = copies_for(definition, has_colours=has_colours)
+        self.copies = copies(machine, context, take_snapshot, self._say_digest)
         self._context = context
         self._clock = clock or (lambda: context.now)
         self._time_of_turn = -1
@@ -250,7 +251,7 @@ class ObjectHost:
         found.check(arguments)
         window = machine.sessions.table.get(session)
         if window is not None and request in window.outcomes and request >= window.lowest:
-            known = window.outcome(request)
+            known = self.copies.outcome_of(session, request)
             if known is not None and known.position <= self.copies.settled:
                 self._give([Answer(session, request, known, Standing.AUTHORITATIVE, asked_at)])
                 return
@@ -423,10 +424,7 @@ class ObjectHost:
 
     def outcome_of(self, session: int, request: int) -> Done | Failed | None:
         """Give the outcome of a request, if it was executed and is remembered here."""
-        found = self.copies.machine.sessions.table.get(session)
-        if found is None or request < found.lowest:
-            return None
-        return found.outcome(request)
+        return self.copies.outcome_of(session, request)
 
     def watch(self, session: int, request: int) -> None:
         """Answer a request here, too, although another replica proposes it."""

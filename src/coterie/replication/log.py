@@ -89,7 +89,7 @@ class Log:
                 break
             run = self._runs[forget]
             self._bytes -= self._sizes[forget]
-            self.forgotten[run.origin] = last_number(run)
+            self.count_in(self.forgotten, run)
             self.start = self._ends[forget]
             forget += 1
         if forget:
@@ -194,8 +194,12 @@ class Log:
         for run in self._runs:
             if run.position > up_to:
                 break
-            last[run.origin] = last_number(run.up_to(up_to))
+            self.count_in(last, run.up_to(up_to))
         return last
+
+    def count_in(self, vector: Vector, run: Run) -> None:
+        """Put a run into a vector that has what stands before it."""
+        vector[run.origin] = last_number(run)
 
 
 def _stamps(run: Run) -> list[tuple[int, tuple[object, int]]]:

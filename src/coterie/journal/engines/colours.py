@@ -39,6 +39,7 @@ from coterie.kernel import components
 from coterie.kernel.components import Action, ActionId, Promises
 from coterie.kernel.decoding import Decoder
 from coterie.kernel.engine import Past, Run
+from coterie.kernel.past_lives import fold, past_lives_in
 from coterie.kernel.records import (
     ActionsGreen,
     ActionsKnown,
@@ -250,6 +251,7 @@ class ColoursHistory(ColoursMemory, AboveSnapshot):
                 return
             self.position += 1
             self.greens[id.creator] = id.index
+            fold(self.greens, past_lives_in(action.command))
             number = record.number + offset
             self.runs.append(
                 Run(record.view, number, self.position, id.creator, id.index, [action.command])

@@ -20,6 +20,7 @@ import msgspec
 
 from coterie.kernel.configuration import Reconfigure
 from coterie.kernel.decoding import Decoder
+from coterie.kernel.past_lives import PastLives
 from coterie.kernel.requests import ServiceRequest
 from coterie.kernel.views import ReplicaId
 
@@ -171,6 +172,7 @@ Command = (
     | Compare
     | ServiceRequest
     | Reconfigure
+    | PastLives
 )
 
 encode_command = msgspec.msgpack.Encoder().encode

@@ -32,6 +32,7 @@ from coterie.kernel.configuration import Reconfigure
 from coterie.kernel.decoding import DECODE_ERRORS
 from coterie.kernel.engine import Run, Standing
 from coterie.kernel.errors import ReplicaBroken
+from coterie.kernel.past_lives import PastLives
 from coterie.kernel.requests import ServiceRequest
 from coterie.kernel.views import NO_VIEW
 from coterie.objects.announcements import Announcements
@@ -216,7 +217,7 @@ class StateMachine:
         table = sessions.table
         window_max = self.settings.window_requests_max
         result_max = self.settings.result_bytes_max
-        is_ordered = self.is_ordered
+        is_ordered, opens_late = self.is_ordered, not sessions.is_ordered
         definition = self.definition
         state = kept = vars(self.object)
         old: object = None
@@ -277,7 +278,7 @@ class StateMachine:
                     id, request = command.session, command.request
                     session = table.get(id)
                     outcome: Outcome | None
-                    if session is None and not is_ordered:
+                    if session is None and opens_late:
                         # Its opening is still on its way here: nothing orders the two.
                         session = sessions.open(id, position)
                     if session is None:
@@ -288,7 +289,7 @@ class StateMachine:
                         session.used = position
                         outcomes = session.outcomes
                         if command.lowest > session.lowest:
-                            if is_ordered:
+                            if not opens_late:
                                 session.lowest = command.lowest
                             else:
                                 sessions.raise_lowest(session, command.lowest)
@@ -468,7 +469,7 @@ class StateMachine:
             case Reconfigure(to=to):
                 learn_members(self, to)
             case _:
-                raise AssertionError(command)
+                assert isinstance(command, PastLives), "it is for the engine"
 
     def run_as(self, definition: Definition, replicated: object) -> None:
         """Go on with an object of this version of the class."""

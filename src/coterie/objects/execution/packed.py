@@ -109,6 +109,8 @@ class Entry:
         else:
             parts, count = None, len(calls)
         session = machine.sessions.table.get(command.session)
+        if session is None and not machine.sessions.is_ordered:
+            session = machine.sessions.open(command.session, machine.position)
         if session is None:
             return [SESSION_EVICTED] * count
         session.used = machine.position

@@ -101,11 +101,11 @@ class Session:
 class Sessions:
     """All sessions of a group."""
 
-    __slots__ = ("_heap", "_is_ordered", "_settings", "bytes", "evicted", "table")
+    __slots__ = ("_heap", "_settings", "bytes", "evicted", "is_ordered", "table")
 
     def __init__(self, settings: HostSettings, *, is_ordered: bool = True) -> None:
         self._settings = settings
-        self._is_ordered = is_ordered
+        self.is_ordered = is_ordered
         self.table: dict[int, Session] = {}
         self.bytes = 0
         self.evicted = 0
@@ -122,8 +122,8 @@ class Sessions:
         Without order, a call that was faster than the opening has opened it already.
         """
         if id in self.table:
-            return None if self._is_ordered else self.table[id]
-        while self._is_ordered and len(self.table) >= self._settings.sessions_max:
+            return None if self.is_ordered else self.table[id]
+        while self.is_ordered and len(self.table) >= self._settings.sessions_max:
             self._evict_least_recently_used(spare=id)
         session = self.table[id] = Session(id, position)
         if self._heap is not None:
@@ -141,7 +141,7 @@ class Sessions:
     def has_room(self, session: Session) -> bool:
         """Say whether one more outcome may be kept; sweep first if it looks full."""
         settings = self._settings
-        if not self._is_ordered:
+        if not self.is_ordered:
             return True
         if (
             len(session.outcomes) < settings.window_requests_max
@@ -156,7 +156,7 @@ class Sessions:
 
     def raise_lowest(self, session: Session, lowest: int) -> None:
         """Take the client's word that it will never ask below *lowest* again."""
-        if self._is_ordered:
+        if self.is_ordered:
             session.lowest = max(session.lowest, lowest)
             return
         outcomes = session.outcomes
@@ -187,7 +187,7 @@ class Sessions:
         session.bytes += weight
         self.bytes += weight
         while (
-            self._is_ordered
+            self.is_ordered
             and self.bytes > self._settings.sessions_bytes_max
             and len(self.table) > 1
         ):
@@ -219,11 +219,24 @@ class Sessions:
 
     def copy(self) -> Sessions:
         """Give equal sessions that share only what never changes."""
-        twin = Sessions(self._settings, is_ordered=self._is_ordered)
+        twin = Sessions(self._settings, is_ordered=self.is_ordered)
         twin.table = {id: session.copy() for id, session in self.table.items()}
         twin.bytes = self.bytes
         twin.evicted = self.evicted
         return twin
+
+    def without_order(self) -> Sessions:
+        """Give equal sessions, to go on with by the rules of groups without order."""
+        twin = self.copy()
+        twin.is_ordered = False
+        return twin
+
+    def outcome_of(self, session: int, request: int) -> Done | Failed | None:
+        """Give the outcome of a request, if it was executed and is remembered."""
+        found = self.table.get(session)
+        if found is None or request < found.lowest:
+            return None
+        return found.outcome(request)
 
     def in_order(self) -> Iterator[Session]:
         """Give the sessions in an order that all replicas share."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from coterie.kernel.past_lives import ALL
 from coterie.pipeline.engines.colours.told import name_of, place_of, view_key
 from coterie.pipeline.publish.charts import Line, plot
 from coterie.pipeline.publish.figures import PROMISED
@@ -101,7 +102,12 @@ def _red_counts(known: list[Row], marked: list[Row], components: list[Row]) -> d
                 red.discard(name_of(row))
             else:
                 ends = {name_of(id)[:2]: id["index"] for id in row["greens"]}
-                red = {name for name in red if name[2] > ends.get(name[:2], 0)}
+                past = {id: life for (id, life), index in ends.items() if index == ALL}
+                red = {
+                    name
+                    for name in red
+                    if name[2] > ends.get(name[:2], 0) and name[1] > past.get(name[0], -1)
+                }
             if line and line[-1][0] == row["recorded_at"]:
                 line[-1][1] = len(red)
             else:

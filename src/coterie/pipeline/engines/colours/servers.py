@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from coterie.kernel.past_lives import ALL
 from coterie.pipeline.engines.colours.order import LOSS, SILENT, summaries
 from coterie.pipeline.engines.colours.told import place_of, view_key
 from coterie.pipeline.history.group_checks import active_replication
@@ -331,8 +332,13 @@ def _may_have_lost(found: ToldColours, replica: str) -> bool:
 @dataclass(slots=True)
 class _Said:
     cut: Vector
+    past: dict[str, int]
     lines: dict[str, int]
     place: Place
+
+    def lacks(self, creator: Creator, index: int) -> bool:
+        """Say whether an action is not held."""
+        return self.cut.get(creator, 0) < index and creator[1] > self.past.get(creator[0], -1)
 
 
 @dataclass(slots=True)
@@ -341,6 +347,9 @@ class _Server:
 
     cut: Vector = field(default_factory=dict)
     life_cut: Vector = field(default_factory=dict)
+    past: dict[str, int] = field(default_factory=dict)
+    """For replicas, up to which of their lives all is held, as a state said that was taken over."""
+    life_past: dict[str, int] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     state: str = ""
     life: int = 0
@@ -369,7 +378,7 @@ class Held:
         for view, replica, after in self._after:
             for other, said in self._said.get(view, ()):
                 self._results.checked(check, 1)
-                lacks = [who for who, index in said.cut.items() if after.cut.get(who, 0) < index]
+                lacks = [who for who, index in said.cut.items() if after.lacks(who, index)]
                 behind = [who for who, at in said.lines.items() if after.lines.get(who, 0) < at]
                 if lacks:
                     names = ", ".join(f"{id}.{life}" for id, life in lacks)
@@ -417,7 +426,8 @@ class Held:
 
     def _begin(self, server: _Server, life: int) -> None:
         if server.life != life:
-            server.life, server.state, server.life_cut = life, "", {}
+            server.life, server.state = life, ""
+            server.life_cut, server.life_past = {}, {}
             server.is_begun = False
 
     def _know(
@@ -435,7 +445,7 @@ class Held:
         before = server.cut.get(creator, 0)
         if index == 1 and before and creator not in server.life_cut:
             # It has begun anew, with nothing.
-            server.cut = dict(server.life_cut)
+            server.cut, server.past = dict(server.life_cut), dict(server.life_past)
         elif index != before + 1:
             if is_partial:
                 self._results.undecided(check, 1, SILENT)
@@ -451,10 +461,7 @@ class Held:
     def _on_row(self, replica: str, server: _Server, row: Row, *, is_partial: bool) -> None:
         match row["event"]:
             case "adopted":
-                for id in row["greens"]:
-                    creator = (id["creator"]["id"], id["creator"]["incarnation"])
-                    server.cut[creator] = max(server.cut.get(creator, 0), id["index"])
-                    server.life_cut[creator] = server.cut[creator]
+                _adopt(server, row["greens"])
             case "entered":
                 server.state = row["state"]
             case "lines":
@@ -465,10 +472,11 @@ class Held:
                     and (replica, server.life) in self._found.zombies
                     and not row["position"]
                 ):
-                    server.cut, server.lines = dict(server.life_cut), {}
+                    server.cut, server.past = dict(server.life_cut), dict(server.life_past)
+                    server.lines = {}
                 server.is_begun = True
                 view = view_key(row["view"])
-                said = _Said(dict(server.cut), dict(server.lines), place_of(row))
+                said = _Said(dict(server.cut), dict(server.past), dict(server.lines), place_of(row))
                 if is_partial:
                     return
                 if server.state == "ExchangeStates":
@@ -479,6 +487,17 @@ class Held:
                     self._after.append((view, replica, said))
             case _:
                 pass
+
+
+def _adopt(server: _Server, greens: list[Row]) -> None:
+    """Learn which actions are in a state that was taken over."""
+    for id in greens:
+        creator = (id["creator"]["id"], id["creator"]["incarnation"])
+        if id["index"] == ALL:
+            server.past[creator[0]] = server.life_past[creator[0]] = creator[1]
+        else:
+            server.cut[creator] = max(server.cut.get(creator, 0), id["index"])
+            server.life_cut[creator] = server.cut[creator]
 
 
 def _told(view: View) -> str:

@@ -10,6 +10,9 @@ from coterie.checking.history import Violation
 from coterie.colours.layer import Colours
 from coterie.colours.states import ServerState
 from coterie.journal.engines.colours import COLOURS
+from coterie.kernel.engine import Run
+from coterie.kernel.views import NO_VIEW
+from coterie.objects.applied_once import AppliedOnce
 from coterie.simulation.engines.colours.describe import describe
 from coterie.simulation.engines.colours.ledger import ColoursLedger
 from coterie.simulation.engines.stack.clients import SimulatedObject
@@ -18,12 +21,19 @@ from coterie.simulation.engines.stack.replica import StackReplica
 from coterie.simulation.engines.stack.simulation import Simulation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coterie.journal.engines.colours import ColoursKeeper
+    from coterie.kernel.components import Action
     from coterie.kernel.layers import Context
     from coterie.kernel.records import Record
     from coterie.objects import Answer
     from coterie.simulation.engines.stack.host import Host
     from coterie.simulation.world.machine import Machine
+
+
+CHECK_EVERY = 16
+"""After how many turns it is checked again what was applied once."""
 
 
 class ColoursObject(SimulatedObject):
@@ -37,6 +47,7 @@ class ColoursReplica(StackReplica):
     """A replica with a journal of its own kind."""
 
     _boot = ""
+    _turns = 0
     _is_unsure = False
     """Whether its machine was lost with turns that were not synced, and it has not been in a
     primary component since: all members may not forget the same actions."""
@@ -83,6 +94,24 @@ class ColoursReplica(StackReplica):
         assert isinstance(engine, Colours), "COLOURS is the top of its stack"
         return engine
 
+    def _check_dirty(self, copies: AppliedOnce, actions: Sequence[Action]) -> None:
+        """Compare what was applied once, as it came, with all that applied in order."""
+        green = copies.authoritative
+        assert green is not None, "something is red"
+        twin = green.copy()
+        twin.sessions = twin.sessions.without_order()
+        for action in actions:
+            at = twin.position + 1
+            twin.execute([Run(NO_VIEW, 0, at, action.creator, action.index, [action.command])])
+        if vars(twin.object) != vars(copies.machine.object):
+            self._group.tracker.violations.append(
+                Violation(
+                    "dirty is green plus red",
+                    f"{self.machine.id} shows {vars(copies.machine.object)}, and what is green and "
+                    f"red makes {vars(twin.object)}",
+                )
+            )
+
     def end_turn(self) -> None:
         """Answer clients, and compare what the object was shown with what is known."""
         super().end_turn()
@@ -96,6 +125,12 @@ class ColoursReplica(StackReplica):
             if isinstance(ledger, SimulatedObject)
             else ledger.state.position
         )
+        if isinstance(ledger, SimulatedObject):
+            copies = ledger.engine_host.copies
+            self._turns += 1
+            is_time = self._turns % CHECK_EVERY == 0
+            if is_time and isinstance(copies, AppliedOnce) and copies.authoritative is not None:
+                self._check_dirty(copies, engine.queue.shown())
         dirty = 0 if engine.state is ServerState.REG_PRIM else len(engine.queue)
         if shown != engine.green_end + dirty:
             self._group.tracker.violations.append(

@@ -28,11 +28,15 @@ class ColoursTrial(StackTrial):
     least_sizes: ClassVar[tuple[int, ...]] = (1, 2)
     """How many members a primary component must have: a seed draws one of these."""
 
+    past_lives: ClassVar[tuple[int, ...]] = (0, 3)
+    """How many lives that are over may be named before they are taken out."""
+
     def settings(self, history_bytes: int) -> Settings:
         """Have a primary component shrink to one in some runs, and not in others."""
         random = Random(f"{self.seed}/primary_min")  # noqa: S311 -- reproducible on purpose
         least = random.choice(self.least_sizes)
-        return replace(super().settings(history_bytes), primary_min=least)
+        lives = random.choice(self.past_lives)
+        return replace(super().settings(history_bytes), primary_min=least, past_lives_max=lives)
 
     def converge(self, run: SeedRun) -> list[Violation]:
         """All must be in one primary component, without a red action, and answer."""
@@ -69,4 +73,6 @@ class ColoursTrial(StackTrial):
         tracker = self.world.tracker
         run.deliveries = len(tracker.order)
         run.figures["components"] = tracker.components
+        run.figures["red before green"] = tracker.late
+        run.figures["past lives"] = tracker.past_lives
         run.figures["words"] = tracker.words
