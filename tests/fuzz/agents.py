@@ -100,7 +100,7 @@ async def _fuzz(random: Random, inputs: int) -> Tally:
     rehearsal._follower = rehearsal._leader = cast("_Process", _App())
     rehearsal._listen = _no_port  # type: ignore[method-assign]
     rehearsal._streams = {}
-    program = RemoteProgram(lambda: cast("AppProcess", _App()))
+    program = RemoteProgram(lambda _: cast("AppProcess", _App()))
     for number in range(1, inputs + 1):
         kind = number % 4
         outcome = "taken"
@@ -118,7 +118,7 @@ async def _fuzz(random: Random, inputs: int) -> Tally:
             outcome = _read(random)
         if number % 500 == 0:
             await asyncio.sleep(0)
-            program = RemoteProgram(lambda: cast("AppProcess", _App()))
+            program = RemoteProgram(lambda _: cast("AppProcess", _App()))
         tally.inputs += 1
         tally.outcomes[outcome] += 1
     await asyncio.sleep(0)

@@ -86,7 +86,7 @@ def test_an_interpreter_without_coterie_is_told_what_to_install(tmp_path: Path) 
 def watched() -> tuple[BusyWatch, list[str], list[str]]:
     told: list[str] = []
     stopped: list[str] = []
-    course = SimpleNamespace(tell=lambda _, text: told.append(text))
+    course = SimpleNamespace(tell=lambda _, text: told.append(text), is_cut=False)
     machine: Any = SimpleNamespace(operations=5, course=course, stop=stopped.append)
     return BusyWatch(machine), told, stopped
 

@@ -8,17 +8,23 @@ so behind everything it had to follow.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from coterie.agents.app import HUNG_SECONDS, AppProcess, DialledName, RemoteProgram, number_of
+from coterie.agents.frozen import FOLDER, Leash, NoCopy, decode_frozen, end_copy, is_there
+from coterie.agents.keeping import AppReplica
 from coterie.agents.living import LlftLife
+from coterie.journal.disk import make_private_folder
 from coterie.kernel.claims import Order, OrderKind
 from coterie.kernel.layers import Layer
 from coterie.kernel.replica import Replica
 from coterie.llft.memory import ReplicaMemory
-from coterie.llft.replica import ProgramReplica
 from coterie.program.wire import WireKind
 
 if TYPE_CHECKING:
@@ -29,6 +35,10 @@ if TYPE_CHECKING:
     from coterie.llft.leading import Leading
     from coterie.program.wire import WireFrame
 
+ORDER_BYTES = 200
+"""What an order takes in memory beside its data, about."""
+PACE = 0.04
+"""Seconds: while somebody cannot catch up, the program goes on for a quarter of each such time."""
 RESTARTS_MAX = 5
 """So many lives of the app may end one after the other before it has executed anything new."""
 _TOLD = {
@@ -47,16 +57,25 @@ class Agent(LlftLife):
     ) -> None:
         super().__init__(deployment, id, deployment.name)
         self._say = say
-        self.engine: ProgramReplica
+        self.engine: AppReplica
+        self._folder = ""
+        self._folder_fd: int | None = None
+        self._leash: Leash | None = None
+        self._freeze_at = 0
+        """After so many bytes of orders a copy of the program is made."""
+        self._ordered = 0
+        self._is_resting = False
         self._program: RemoteProgram | None = None
         self._said: tuple[object, ...] = ()
+        self._said_of_state = ""
         self._asked = (0, 0)
         self._useless, self._best = 0, 0
 
     def build(self, context: Context, memory: ReplicaMemory) -> Replica:
         """Build the replica."""
         deployment = self.deployment
-        self.engine = ProgramReplica(
+        self._open_frozen(memory)
+        self.engine = AppReplica(
             context,
             edge="edge",
             roster=deployment.roster,
@@ -67,16 +86,68 @@ class Agent(LlftLife):
         return Replica(context, Layer(context), [self.engine], self.engine)
 
     def close(self) -> None:
-        """End the app."""
-        if self._program is not None:
-            self._program.retire()
+        """End the app, and its copy."""
+        self._end_app()
+        if self._leash is not None:
+            self._leash.let_go()
+        if self._folder_fd is not None:
+            os.close(self._folder_fd)
+            self._folder_fd = None
+
+    # ---- copies of the app
+
+    def _open_frozen(self, memory: ReplicaMemory) -> None:
+        """Find the copies of earlier lives: the kept one is taken over, all others end."""
+        deployment = self.deployment
+        if not deployment.makes_copies:
+            return
+        folder = Path(deployment.place(self.id).dir, FOLDER).absolute()
+        make_private_folder(folder)
+        self._folder = str(folder)
+        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._freeze_at = deployment.copy_bytes
+        state = memory.state
+        kept = decode_frozen(state.program).name if state is not None and state.program else ""
+        for each in folder.iterdir():
+            if each.name != kept:
+                end_copy(self._folder, each.name)
+
+    def _hold_copies(self) -> None:
+        """Keep the copy of the kept state, and let others go."""
+        engine = self.engine
+        given_up, engine.given_up = engine.given_up, []
+        for each in given_up:
+            if each.folder == self._folder:
+                end_copy(each.folder, each.name)
+        frozen = engine.frozen
+        name = frozen.name if frozen is not None and frozen.folder == self._folder else ""
+        if name != (self._leash.name if self._leash is not None else ""):
+            if self._leash is not None:
+                self._leash.let_go()
+            self._leash = None
+            self._ordered = 0
+            with contextlib.suppress(NoCopy):
+                self._leash = Leash(self._folder, name) if name else None
+
+    def _maybe_freeze(self) -> None:
+        """Have copies made, here and at all others, when the log has become long."""
+        if self._freeze_at and self._ordered > self._freeze_at:
+            self._ordered = 0
+            self.program.app.send(WireKind.FREEZE)
 
     # ---- the app
 
+    def _end_app(self) -> None:
+        if self._program is not None:
+            self._program.retire()
+
     def _make_program(self) -> RemoteProgram:
-        self.close()
+        self._end_app()
         self._program = RemoteProgram(
-            lambda: AppProcess(self.deployment, self._app_said, self._app_ended)
+            lambda frozen: AppProcess(
+                self.deployment, self._app_said, self._app_ended, self._folder_fd, frozen
+            ),
+            self._folder,
         )
         return self._program
 
@@ -110,7 +181,11 @@ class Agent(LlftLife):
         """Make an order of what the app did."""
         kind, number, value, payload = each
         program, now = self.program, leading.now
+        self._ordered += len(payload) + ORDER_BYTES
         match kind:
+            case WireKind.FROZEN:
+                self.engine.freeze_here(value, payload.decode(errors="replace"))
+                return
             case WireKind.ENTRIES:
                 made = Order(OrderKind.RAN, 0, program.fed_inputs, "", payload, now)
             case WireKind.OUTPUT:
@@ -146,6 +221,10 @@ class Agent(LlftLife):
             if self._useless >= RESTARTS_MAX:
                 self._say("app given up", {"reason": how, "order": engine.execution.number})
                 engine.has_diverged = engine.is_hopeless = True
+            if engine.frozen is not None and not is_there(engine.frozen):
+                self._say("state lost", {"reason": "the copy of the program is gone, too"})
+                engine.lose_state()
+                return
             engine.program_ended()
 
         self.driver.call(told)
@@ -167,9 +246,28 @@ class Agent(LlftLife):
             self._feed_inputs(engine.buffer.received)
             self._give_credit()
             if engine.leading is not None:
-                program.app.hold(is_held=engine.leading.must_wait)
+                program.app.hold(is_held=engine.leading.must_wait or self._must_rest())
+                self._maybe_freeze()
+        self._hold_copies()
         self._ask_on()
         self._say_standing()
+
+    def _must_rest(self) -> bool:
+        """Have the program rest most of the time while somebody cannot catch up."""
+        if not self.engine.has_slow_joiner:
+            return False
+        loop = asyncio.get_running_loop()
+        if loop.time() % PACE < PACE / 4:
+            return False
+        if not self._is_resting:
+            self._is_resting = True
+            loop.call_later(PACE, self._end_rest)
+        return True
+
+    def _end_rest(self) -> None:
+        self._is_resting = False
+        if self._program is not None and not self._program.is_retired:
+            self.driver.call(lambda: None)
 
     def _feed(self) -> None:
         engine, program = self.engine, self.program
@@ -230,7 +328,7 @@ class Agent(LlftLife):
         engine, program = self.engine, self.program
         if program.is_retired:
             return
-        reason = program.diverged
+        reason = program.diverged or engine.divergence
         program.retire()
         number = engine.execution.number + 1
         self._say("diverged", {"order": number, "reason": reason, "again": engine.is_hopeless})
@@ -244,10 +342,17 @@ class Agent(LlftLife):
         if standing != self._said:
             self._said = standing
             self._say("role", {"role": standing[0], "is whole": standing[1]})
+        if engine.out_of_reach != self._said_of_state:
+            self._said_of_state = engine.out_of_reach
+            if engine.out_of_reach:
+                self._say("no state", {"reason": engine.out_of_reach})
 
     def look_after(self) -> None:
         """Find out whether the app is hung: a healthy agent must not keep its primary alive."""
         program = self.program
+        if self._leash is not None and self._leash.is_cut:
+            self._leash = None
+            self._ordered = self._freeze_at + 1  # if it leads, another copy is made at once
         if program.is_running and not program.has_exited and program.app.is_hung():
             program.app.end()
             self._app_ended(program.app, f"hung: it did nothing for {HUNG_SECONDS:.0f} s")
@@ -263,6 +368,8 @@ class Agent(LlftLife):
             "orders": max(engine.log.end, engine.edge_end),
             "claim": str(engine.current),
             "diverged": engine.has_diverged,
+            "kept": engine.kept.number,
+            "held": engine.log.end - engine.log.base,
             "app": self.program.app.process.pid if self.program.is_running else 0,
             "clock": time.time(),
         }

@@ -31,6 +31,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from coterie.agents.frozen import NoCopy, ThawedProcess, decode_frozen, thaw
 from coterie.kernel.claims import OrderKind
 from coterie.llft.programs import DivergedError
 from coterie.program.wire import BadWire, WireFrame, WireKind, WireReader, frame
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from coterie.agents.deployment import ProgramDeployment
+    from coterie.agents.frozen import FrozenState
     from coterie.kernel.claims import Input, Order
     from coterie.llft.programs import Want
 
@@ -125,6 +127,8 @@ class AppProcess(asyncio.Protocol):
         deployment: ProgramDeployment,
         took: Callable[[AppProcess, list[WireFrame]], None],
         ended: Callable[[AppProcess, str], None],
+        folder: int | None,
+        frozen: FrozenState | None,
     ) -> None:
         self._took, self._ended = took, ended
         self._reader = WireReader()
@@ -135,23 +139,18 @@ class AppProcess(asyncio.Protocol):
         self.is_gone = False
         self._asked_at: float | None = None
         self._spent = b""
+        self._unmade = ""
+        self.process: subprocess.Popen[bytes] | ThawedProcess
         ours, theirs = socket.socketpair()
         with theirs:
-            command = deployment.command
-            self.process = subprocess.Popen(  # noqa: S603 -- the user's own program
-                [
-                    command.interpreter,
-                    *command.options,
-                    *("-P", "-m", "coterie.program.starting", str(theirs.fileno())),
-                    str(deployment.founded),
-                    *command.words,
-                ],
-                env=deployment.environment,
-                cwd=deployment.folder,
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+            if frozen is not None:
+                try:
+                    self.process = thaw(frozen, theirs)
+                except NoCopy as error:
+                    self.process = ThawedProcess(0)
+                    self._unmade = str(error)
+            else:
+                self.process = _start(deployment, theirs.fileno(), folder)
         ours.settimeout(0)
         self._making = asyncio.ensure_future(
             asyncio.get_running_loop().create_connection(lambda: self, sock=ours)
@@ -197,7 +196,7 @@ class AppProcess(asyncio.Protocol):
         del error
         if not self.is_gone:
             self.is_gone = True
-            self._ended(self, f"ended{self._how()}")
+            self._ended(self, self._unmade or f"ended{self._how()}")
         self._reap()
 
     # ---- use
@@ -247,8 +246,9 @@ class AppProcess(asyncio.Protocol):
     def end(self) -> None:
         """See to it that the app is gone."""
         self.is_gone = True
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.process.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         if self._transport is not None:
             self._transport.abort()
         self._reap()
@@ -257,6 +257,8 @@ class AppProcess(asyncio.Protocol):
         asyncio.get_running_loop().run_in_executor(None, self.process.wait)
 
     def _how(self) -> str:
+        if isinstance(self.process, ThawedProcess):
+            return ""
         with contextlib.suppress(subprocess.TimeoutExpired):
             status = self.process.wait(0.1)
             if status < 0:
@@ -265,13 +267,36 @@ class AppProcess(asyncio.Protocol):
         return ""
 
 
+def _start(deployment: ProgramDeployment, wire: int, folder: int | None) -> subprocess.Popen[bytes]:
+    """Start the program at its beginning."""
+    command = deployment.command
+    role = str(deployment.founded) if folder is None else f"{deployment.founded}:{folder}"
+    return subprocess.Popen(  # noqa: S603 -- the user's own program
+        [
+            command.interpreter,
+            *command.options,
+            *("-P", "-m", "coterie.program.starting", str(wire)),
+            role,
+            *command.words,
+        ],
+        env=deployment.environment,
+        cwd=deployment.folder,
+        stdin=subprocess.DEVNULL,
+        pass_fds=(wire,) if folder is None else (wire, folder),
+        start_new_session=True,
+    )
+
+
 class RemoteProgram:
     """A program in its own process, from before its first order on."""
 
     mark = 0
 
-    def __init__(self, start: Callable[[], AppProcess]) -> None:
+    def __init__(self, start: Callable[[FrozenState | None], AppProcess], folder: str = "") -> None:
         self._start = start
+        self.folder = folder
+        """Where copies of it are found; nothing if none are made."""
+        self._begins_with: FrozenState | None = None
         self._app: AppProcess | None = None
         self.fed = 0
         """The app was given all orders up to this one."""
@@ -292,7 +317,7 @@ class RemoteProgram:
         """How much of each connection's output the app that leads knows to be taken."""
         self.has_exited = False
         self._names: dict[int, str] = {}
-        self._there: set[str] = set()
+        self._there: dict[str, int] = {}
         """Connections that the app asked for, and knows to be there, or not."""
 
     def knows(self, number: int) -> bool:
@@ -307,7 +332,7 @@ class RemoteProgram:
     def app(self) -> AppProcess:
         """The process, which is started when it is needed first."""
         if self._app is None:
-            self._app = self._start()
+            self._app = self._start(self._begins_with)
         return self._app
 
     @property
@@ -337,17 +362,18 @@ class RemoteProgram:
         """Give the app the next input."""
         self.fed_inputs = each.number
         app, conn = self.app, each.conn
-        if conn == SIGNALS:
-            for signalled in each.data:
-                app.send(WireKind.SIGNALLED, signalled)
+        # One frame for each: an app knows by their number which ones its copy has.
+        if conn == SIGNALS and len(each.data) == 1:
+            app.send(WireKind.SIGNALLED, each.data[0])
             return
         if conn.startswith(LISTENING):
             listener = number_of(conn.removeprefix(LISTENING))
             if listener is not None and len(each.data) == ANSWER_BYTES:
                 app.send(WireKind.LISTENING, listener, int.from_bytes(each.data, signed=True))
-            return
+                return
         number = number_of(conn)
         if number is None:
+            app.send(WireKind.DATA)  # which is for nobody
             return
         is_first = not (each.offset or each.data or each.is_end)
         if is_first or (DialledName.parse(conn) and conn not in self._there):
@@ -362,7 +388,7 @@ class RemoteProgram:
         name = ClientName.parse(conn)
         self._names[number] = conn
         if name is None:
-            self._there.add(conn)
+            self._there[conn] = each.number
             failed = errno.ECONNREFUSED if each.is_end else 0
             self.app.send(WireKind.CONNECTED, number, failed)
         else:
@@ -379,7 +405,7 @@ class RemoteProgram:
             case WireKind.EXITED:
                 self.has_exited = True
                 self.effects.append(each)
-            case _ if kind in ORDERED:
+            case _ if kind in ORDERED or kind == WireKind.FROZEN:
                 self.effects.append(each)
             case _:
                 pass
@@ -439,14 +465,30 @@ class RemoteProgram:
         number = number_of(conn)
         if number is not None:
             self._names.pop(number, None)
-        self._there.discard(conn)
+        self._there.pop(conn, None)
         self.credit.pop(conn, None)
 
+    # ---- the state
+
+    def take_frozen(self) -> WireFrame | None:
+        """Give what was said of a copy, if everything before it is performed."""
+        if self.effects and self.effects[0][0] == WireKind.FROZEN and not self.is_leading:
+            return self.effects.popleft()
+        return None
+
+    def describe(self, inputs: int) -> tuple[dict[int, str], dict[str, int]]:
+        """Give what belongs to a copy that has inputs up to one: names, and who is there."""
+        there = {conn: number for conn, number in self._there.items() if number <= inputs}
+        return dict(self._names), there
+
     def snapshot(self) -> bytes:
-        """Give nothing: the state is the log from its beginning on."""
+        """Give nothing: whoever keeps a state adds where the copy is (`coterie.agents.frozen`)."""
         return b""
 
     def restore(self, state: bytes) -> None:
-        """Begin at the beginning; there is no other state."""
+        """Begin with a copy, or at the beginning."""
         if state:
-            raise DivergedError("the state of a program in a process of its own cannot be sent")
+            found = decode_frozen(state)
+            self._begins_with = found
+            self.fed, self.fed_inputs = found.number, found.inputs
+            self._names, self._there = dict(found.names), dict(found.there)

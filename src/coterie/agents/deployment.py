@@ -14,6 +14,7 @@ import msgspec
 
 from coterie.journal.format import Sync
 from coterie.kernel.claims import Roster, RosterLine
+from coterie.kernel.clock import seconds
 from coterie.kernel.decoding import JsonDecoder
 from coterie.kernel.errors import CoterieError
 from coterie.kernel.views import Configuration, Member
@@ -69,6 +70,9 @@ class ProgramDeployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     secret: str = ""
     """What only the processes of the group know; without it every user of the machine can pass for
     one of them, so `coterie program run` writes one."""
+    copy_bytes: int = 0
+    """After so many bytes of orders a copy of the program is made, and the log before it goes from
+    memory; 0 for never. Copies are processes: who joins on another machine cannot use them."""
     sync: Sync = Sync.NONE
     """Whether journals outlive the loss of a machine's memory (turn), or of processes (none)."""
 
@@ -119,11 +123,16 @@ class ProgramDeployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         }
 
     @property
+    def makes_copies(self) -> bool:
+        """Whether copies of the program are kept as its state."""
+        return self.copy_bytes > 0 and self.guard is Guard.QUORUM
+
+    @property
     def settings(self) -> LlftSettings:
         """The engine's limits for real programs.
 
-        A program's state cannot be taken out of its process, so none is ever kept: the log since
-        the founding is the state, at the edge and in every journal.
+        A program's state cannot be taken out of its process. Copies of that are kept, and the
+        agents say when; until the first one the log since the founding is the state.
         """
         return LlftSettings(
             guard=self.guard,
@@ -131,7 +140,8 @@ class ProgramDeployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             state_every=_NEVER,
             batch=48,
             unstored_max=4096,
-            lag_max=200_000,
+            lag_max=50_000,
+            lag_patience=seconds(10),
         )
 
 

@@ -24,14 +24,14 @@ from coterie.agents.app import (
     DialledName,
     number_of,
 )
+from coterie.agents.edge_memory import GatewayMemory, WholeMemory
 from coterie.agents.living import LlftLife
 from coterie.kernel.claims import OrderKind
 from coterie.kernel.layers import Layer
+from coterie.kernel.records import OrdersFreed
 from coterie.kernel.replica import Replica
 from coterie.llft.connections import EDGE, EdgeLine
 from coterie.llft.edge import Edge
-from coterie.llft.memory import EdgeMemory
-from coterie.llft.orders import each_order
 from coterie.program.wire import WireKind
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from coterie.agents.deployment import ProgramDeployment
     from coterie.kernel.claims import Order
     from coterie.kernel.layers import Context
+    from coterie.llft.memory import EdgeMemory
 
 _WAITING_MAX = 64 << 10
 """So much of a client's input may wait here before it is read no more."""
@@ -53,14 +54,23 @@ OWN = ("1", "2", SIGNALS)
 class GatewayEdge(Edge):
     """The engine's edge, with what real programs need beside it."""
 
-    def __init__(self, context: Context, *, memory: EdgeMemory, **parts: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        context: Context,
+        *,
+        memory: EdgeMemory,
+        is_whole: bool,
+        **parts: Any,  # noqa: ANN401 -- what the engine's has
+    ) -> None:
         self._consumed: dict[str, int] = {}
+        """How much of the input of connections of this life the program has read."""
+        self._is_whole = is_whole
         super().__init__(context, memory=memory, **parts)
-        for _, _, _, order in each_order(self.log.runs(1, self.log.end)):
-            self._count(order)
 
     def start(self) -> None:
         """Begin; only clients' connections have ended with the last life."""
+        if self._is_whole:
+            self._report(OrdersFreed, orders=0, inputs=0, delivered={})
         for conn, line in self.lines.items():
             line.is_client = any(name.parse(conn) for name in (ClientName, DialledName))
         for conn in OWN:
@@ -105,6 +115,8 @@ class GatewayEdge(Edge):
     def _count(self, order: Order) -> None:
         if order.kind is OrderKind.TOOK:
             self._consumed[order.conn] = self._consumed.get(order.conn, 0) + order.value
+        elif order.kind is OrderKind.CLOSED:
+            self._consumed.pop(order.conn, None)
 
     def room(self, conn: str) -> int:
         """Say how much input there is room for: the program has read what stored orders say."""
@@ -186,12 +198,17 @@ class _Client(asyncio.Protocol):
 class Gateway(LlftLife):
     """The edge of a program, its clients, its ports and its standard output."""
 
-    memory_kind = EdgeMemory
+    memory_kind = GatewayMemory
 
     def __init__(
-        self, deployment: ProgramDeployment, say: Callable[[str, dict[str, object]], None]
+        self,
+        deployment: ProgramDeployment,
+        say: Callable[[str, dict[str, object]], None],
+        *,
+        is_whole: bool = True,
     ) -> None:
         super().__init__(deployment, "edge", deployment.name + EDGE)
+        self.memory_kind = WholeMemory if is_whole else GatewayMemory
         self._say = say
         self.engine: GatewayEdge
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -203,7 +220,7 @@ class Gateway(LlftLife):
         self._effects: list[Callable[[], None]] = []
         self.blocked: set[_Client] = set()
 
-    def build(self, context: Context, memory: EdgeMemory) -> Replica:
+    def build(self, context: Context, memory: GatewayMemory) -> Replica:
         """Build the edge; the ports that the program listens at are opened again."""
         deployment = self.deployment
         self.engine = GatewayEdge(
@@ -212,25 +229,19 @@ class Gateway(LlftLife):
             replicas=list(deployment.replicas),
             roster=deployment.roster,
             memory=memory,
+            is_whole=isinstance(memory, WholeMemory),
             outside=self,
             calls={},
             settings=deployment.settings,
         )
         names = [name for conn in memory.lines if (name := ClientName.parse(conn)) is not None]
         self._last_conn = max([_CONN_FIRST, *(name.number for name in names)])
-        for order in self._still_told():
+        self._ports = {
+            conn: int.from_bytes(data, signed=True) for conn, data in memory.answers.items()
+        }
+        for order in memory.told.values():
             self.told(order)
         return Replica(context, Layer(context), [self.engine], self.engine)
-
-    def _still_told(self) -> list[Order]:
-        """Give what the program has told earlier lives and is still so."""
-        found: dict[str, Order] = {}
-        for _, _, _, order in each_order(self.engine.log.runs(1, self.engine.log.end)):
-            if order.kind is OrderKind.TOLD and order.value in {WireKind.LISTEN, WireKind.EXITED}:
-                found[order.conn] = order
-            elif order.kind is OrderKind.TOLD and order.value == WireKind.CLOSED:
-                found.pop(order.conn, None)
-        return list(found.values())
 
     def close(self) -> None:
         """Close the ports."""
@@ -409,9 +420,7 @@ class Gateway(LlftLife):
 
     def _known_port(self, listener: int) -> int:
         """Give the port that an earlier life of this edge had opened."""
-        conn = f"{LISTENING}{listener}"
-        ports = [each.data for each in self.engine.inputs.values() if each.conn == conn]
-        return next((port for data in ports if (port := int.from_bytes(data, signed=True)) > 0), 0)
+        return max(0, self._ports.get(f"{LISTENING}{listener}", 0))
 
     def _answer(self, listener: int, value: int) -> None:
         data = value.to_bytes(ANSWER_BYTES, signed=True)
@@ -430,6 +439,8 @@ class Gateway(LlftLife):
         engine = self.engine
         return {
             "orders": engine.log.end,
+            "held": engine.log.end - engine.log.base,
+            "inputs": len(engine.inputs),
             "leader": engine.fence.life.id,
             "claim": str(engine.fence),
             "clients": len(self._clients),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from coterie.agents.deployment import EDGE_ID
 from coterie.assembly import make_context
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class LlftLife:
     """One process of a replicated program; a subclass builds the engine and does the rest."""
 
-    memory_kind: ClassVar[type[ReplicaMemory | EdgeMemory]]
+    memory_kind: type[ReplicaMemory | EdgeMemory]
 
     def __init__(self, deployment: ProgramDeployment, id: str, group: str) -> None:
         self.deployment, self.id, self.group = deployment, id, group

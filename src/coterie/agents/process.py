@@ -43,8 +43,17 @@ encode_order = _encode
 class MemberProcess:
     """What runs under one id."""
 
-    def __init__(self, deployment: ProgramDeployment, id: str, control: int | None) -> None:
+    def __init__(
+        self,
+        deployment: ProgramDeployment,
+        id: str,
+        control: int | None,
+        *,
+        is_first: bool = True,
+    ) -> None:
         self._deployment, self._id = deployment, id
+        self._is_first = is_first
+        """Whether no other process of the group is known to run: copies may be gone."""
         self._control = control
         self._writer: asyncio.StreamWriter | None = None
         self._stopping = asyncio.Event()
@@ -60,7 +69,7 @@ class MemberProcess:
             reader, self._writer = await asyncio.open_connection(sock=line)
         is_edge = self._id == EDGE_ID
         member = (
-            Gateway(self._deployment, self._say)
+            Gateway(self._deployment, self._say, is_whole=self._is_first)
             if is_edge
             else Agent(self._deployment, self._id, self._say)
         )

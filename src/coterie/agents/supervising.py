@@ -211,6 +211,7 @@ class _WatchedMember:
                 *(sys.executable, "-m", "coterie.cli", "program", "member"),
                 *("--config", str(supervisor.folder / FILE), "--id", self.id),
                 *("--control", str(theirs.fileno())),
+                *(["--again"] if self._lives > 1 else []),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=None if self.id == EDGE_ID else 2,
                 pass_fds=(theirs.fileno(),),

@@ -295,6 +295,11 @@ class Leading:
         if roster != self._execution.roster and not self._is_full:
             self._order_roster(roster)
 
+    def lag_of(self, member: Member) -> int:
+        """Say how many orders a member is behind; nothing is known of who was never heard."""
+        _, beat = self._beats.get(member, (0, None))
+        return 0 if beat is None else self._lag(beat)
+
     def _lag(self, beat: Beat) -> int:
         return self.replica.log.end - beat.executed
 

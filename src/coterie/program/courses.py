@@ -58,6 +58,18 @@ class Course(Protocol):
         """Whether the edge dials for the program."""
 
     signals: deque[int]
+    must_freeze: bool
+    """Whether whoever leads is to have a copy of the process made."""
+
+    on_thawed: Callable[[], None]
+    """Called in a process that begins as a copy of another one."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether whoever this process speaks to is gone."""
+
+    def freeze(self) -> bool:
+        """Make a copy of this process; say whether this one was thawed from it."""
 
     def begin_leading(self, now: int) -> None:
         """Learn that this process leads from here on; the group's clock shows *now*."""
@@ -103,6 +115,7 @@ class _Wired:
     """What both courses have: the stream, and what has come in on it."""
 
     is_leading = False
+    must_freeze = False
 
     def __init__(self, wire: int) -> None:
         self._wire = wire
@@ -110,12 +123,15 @@ class _Wired:
         self._out = bytearray()
         self._poll = _poll()
         self._poll.register(wire, select.POLLIN)
+        self._cut = _poll()
+        self._cut.register(wire, 0)
         self.conns: dict[int, Arrived] = {}
         self.waiting: dict[int, deque[int]] = {}
         self.signals: deque[int] = deque()
         self._listening: int | None = None
         self._unread: dict[int, int] = {}
         self.on_input: Callable[[int], None] = lambda _: None
+        self.on_thawed: Callable[[], None] = lambda: None
 
     @property
     def may_connect(self) -> bool:
@@ -123,6 +139,14 @@ class _Wired:
 
     def begin_leading(self, now: int) -> None:
         raise AssertionError("here it is decided at the start who leads")
+
+    def freeze(self) -> bool:
+        raise AssertionError("only replicas are asked for copies")
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether nobody is at the other end any more."""
+        return bool(self._cut.poll(0))
 
     def _receive(self) -> None:
         try:
@@ -246,6 +270,7 @@ class LeadingCourse(_Wired):
             self._sent[number] = self._sent.get(number, 0) + len(payload)
         elif kind == WireKind.CLOSED:
             self._sent.pop(number, None)
+            self._unread.pop(number, None)
         elif kind == WireKind.CONSUMED:
             # Said in halves of a window, not for each read.
             value += self._unread.pop(number, 0)

@@ -44,6 +44,8 @@ class EntryKind(enum.IntEnum):
     MARK = 12
     """The digest of all calls and outputs so far."""
     EXIT = 13
+    FREEZE = 14
+    """A copy of the process is made here, for whoever begins with this state."""
 
 
 class Wake(enum.IntEnum):
@@ -96,11 +98,13 @@ def unpack(data: bytes) -> Iterator[ProgramEntry]:
 _KINDS = frozenset(map(int, EntryKind))
 
 
-def describe(entry: ProgramEntry) -> str:  # noqa: C901, PLR0911 -- one line a kind
+def describe(entry: ProgramEntry) -> str:  # noqa: C901, PLR0911, PLR0912 -- one line a kind
     """Say in words what an entry says."""
     kind, _, subject, value, data = entry
     failed = errno.errorcode.get(-value, str(value)) if value < 0 else ""
     match kind:
+        case EntryKind.FREEZE:
+            return "freeze a copy"
         case EntryKind.SWITCH:
             why = ("", " after its time-out", " because of input", " because of a signal")
             return f"go on{why[subject] if subject < len(why) else ''}"

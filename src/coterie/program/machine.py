@@ -324,6 +324,9 @@ class Determinizer:
                 case EntryKind.PAUSE:
                     self._next()
                     self.step_aside()
+                case EntryKind.FREEZE:
+                    self._next()
+                    self.course.freeze()
                 case _:
                     return entry.kind == EntryKind.SIGNAL
         return entry is None and self._before_leading()
@@ -336,6 +339,13 @@ class Determinizer:
             generation = 2 if self._collections % FULL_EVERY == 0 else 1
             self._write(ProgramEntry(EntryKind.COLLECT, number, 0, generation))
             self._collect(generation)
+        if self.course.must_freeze:
+            self._write(ProgramEntry(EntryKind.FREEZE, number))
+            if self.course.freeze():
+                # A process that was thawed: whoever leads now has gone on from here.
+                self.is_leading = False
+                self.course.on_input = lambda _: None
+                return self._before_following()
         if self._runnable and self.course.clock() - self._slice_began > SLICE:
             self._write(ProgramEntry(EntryKind.PAUSE, number))
             self.step_aside()

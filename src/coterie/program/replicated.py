@@ -16,13 +16,18 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from coterie.program import freezing
 from coterie.program.courses import LeadingCourse
 from coterie.program.entries import BadEntries, ProgramEntry, unpack
-from coterie.program.wire import BadWire, WireFrame, WireKind
+from coterie.program.wire import BadWire, WireFrame, WireKind, WireReader
 
 if TYPE_CHECKING:
     from typing import NoReturn
 
+NOT_ALONE = (
+    "no copy of the program's state can be made: an extension module has threads of its own; the"
+    " log since the founding is kept instead"
+)
 # The determinizer replaces these names in their modules; a course needs the real ones.
 _monotonic, _wall = time.monotonic_ns, time.time_ns
 
@@ -30,9 +35,14 @@ _monotonic, _wall = time.monotonic_ns, time.time_ns
 class ReplicaCourse(LeadingCourse):
     """Follows orders, then leads."""
 
-    def __init__(self, wire: int, founded: int) -> None:
+    def __init__(self, wire: int, founded: int, folder: int | None = None) -> None:
         super().__init__(wire)
         self.is_leading = False
+        self._folder = folder
+        self._inputs = 0
+        """How many inputs have come since the founding."""
+        self._taken: dict[int, int] = {}
+        """How much of each connection's output was taken outside."""
         self._founded = founded
         self._frames: deque[deque[ProgramEntry]] = deque()
         self._executed = 0
@@ -67,8 +77,56 @@ class ReplicaCourse(LeadingCourse):
                     raise BadWire(str(error)) from None
             case WireKind.LEAD:
                 self._may_lead = True
-            case _:
+            case WireKind.FREEZE:
+                self.must_freeze = self._folder is not None
+            case WireKind.DELIVERED:
+                self._deliver(each[1], each[2])
+            case WireKind.PING:
                 super()._take(each)
+            case _:
+                self._inputs += 1
+                super()._take(each)
+
+    def _deliver(self, number: int, at: int) -> None:
+        if at > self._taken.get(number, 0) and number in self._sent:
+            self._taken[number] = at
+            self.on_input(number)
+
+    def room(self, conn: int) -> int:
+        return super().room(conn) + self._taken.get(conn, 0)
+
+    def send(self, kind: WireKind, number: int = 0, value: int = 0, payload: bytes = b"") -> None:
+        if kind == WireKind.CLOSED:
+            self._taken.pop(number, None)
+        super().send(kind, number, value, payload)
+
+    # ---- the state
+
+    def freeze(self) -> bool:
+        self.must_freeze = False
+        self._seal()
+        # What is read and not said yet is said here, or a copy would wait for it with its reader.
+        for conn, count in sorted(self._unread.items()):
+            super(LeadingCourse, self).send(WireKind.CONSUMED, conn, count)
+        self._unread.clear()
+        self.flush()
+        if self._folder is None:
+            return False
+        if not freezing.is_alone():
+            self.tell(WireKind.SAID, NOT_ALONE)
+            return False
+        pid, name = freezing.freeze(self._folder, self._wire)
+        if pid:
+            self.send(WireKind.FROZEN, pid, self._inputs, name.encode())
+            self.flush()
+            return False
+        self.is_leading = self._may_lead = False
+        self._reader = WireReader()
+        self._out.clear()
+        self._frames.clear()
+        self._executed = 0
+        self.on_thawed()
+        return True
 
     # ---- leading
 

@@ -3,13 +3,15 @@
 Runs in the program's interpreter, before anything of the program: makes the course and the machine,
 replaces what must be replaced, hangs up the net, and becomes the program. WORDS are what stood
 behind the interpreter: a script, `-m MODULE` or `-c CODE`, and its arguments. A replica follows
-until it is told to lead; FOUNDED is when its group was founded, by its machine's clock.
+until it is told to lead; FOUNDED is when its group was founded, by its machine's clock, and behind
+a colon the descriptor of the folder for copies of the process, if any are to be made.
 """
 
 from __future__ import annotations
 
 import atexit
 import encodings.idna  # noqa: F401 -- real look-ups of names load it, only where they are made
+import fcntl
 import os
 import random
 import runpy
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
 LOADED_EARLY = ("socket", "selectors", "asyncio", "logging", "concurrent.futures")
 _shaken: list[Any] = []
-_parent, _leave = os.getppid, os._exit
+_leave, _setitimer = os._exit, signal.setitimer
+_WIRE_FIRST = 300
+"""Our own descriptors are above: the numbers of the program's files must not depend on them."""
 BUSY_WARN, BUSY_STOP = 5, 30
 """Seconds of processor time without a call."""
 
@@ -54,15 +58,19 @@ class BusyWatch:
         self._machine = machine
         self._last = -1
         self._ticks = 0
-        self._parent = _parent()
 
     def start(self) -> None:
         """Look after each second of processor time."""
         signal.signal(signal.SIGVTALRM, self._look)
-        signal.setitimer(signal.ITIMER_VIRTUAL, 1.0, 1.0)
+        self.rearm()
+
+    @staticmethod
+    def rearm() -> None:
+        """Look after each second from here on; copies of a process have no timers."""
+        _setitimer(signal.ITIMER_VIRTUAL, 1.0, 1.0)
 
     def _look(self, *_: object) -> None:
-        if _parent() != self._parent:
+        if self._machine.course.is_cut:
             _leave(0)  # nobody is left to answer to
         others = len(sys._current_frames()) - 1
         if others:
@@ -86,7 +94,15 @@ def _course(wire: int, role: str) -> Course:
         case "follow":
             return FollowingCourse(wire)
         case _:
-            return ReplicaCourse(wire, int(role))
+            founded, _, folder = role.partition(":")
+            return ReplicaCourse(wire, int(founded), _raised(int(folder)) if folder else None)
+
+
+def _raised(number: int) -> int:
+    """Give a descriptor a high number."""
+    high = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _WIRE_FIRST)
+    os.close(number)
+    return high
 
 
 def install(wire: int, role: str) -> machines.Determinizer:
@@ -96,8 +112,10 @@ def install(wire: int, role: str) -> machines.Determinizer:
         signal.signal(number, signal.SIG_IGN)
     early = [name for name in LOADED_EARLY if name in sys.modules]
     assert not early, f"{early} must be loaded over the stand-ins"
-    machine = machines.install(_course(wire, role))
-    BusyWatch(machine).start()
+    machine = machines.install(_course(_raised(wire), role))
+    watch = BusyWatch(machine)
+    watch.start()
+    machine.course.on_thawed = watch.rearm
     replacing.install_finder()
     threads.install_threads()
     clocks.install_clocks()

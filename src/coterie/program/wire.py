@@ -26,7 +26,7 @@ class WireKind(enum.IntEnum):
     END = 3
     """No more input; the value is an error's number, if it broke."""
     DELIVERED = 4
-    """So many more bytes of output were taken outside."""
+    """So many more bytes of output were taken outside; to a replica: so many in all."""
     SIGNALLED = 5
     LISTENING = 6
     """The value is the port, or below 0 an error's number."""
@@ -40,6 +40,8 @@ class WireKind(enum.IntEnum):
     """A connection that the program asked for is there; the value is an error's number if not."""
     PING = 11
     """Say that you are there: answered by PONG, at the next call of the program's."""
+    FREEZE = 12
+    """Have a copy of the process made, in all replicas at the same place."""
     # Out of the program.
     OUTPUT = 20
     SHUT = 21
@@ -60,6 +62,8 @@ class WireKind(enum.IntEnum):
     PONG = 32
     EXECUTED = 30
     """So many frames of orders were followed, and all output of theirs has come before this."""
+    FROZEN = 33
+    """A copy was made: its process, how many inputs it has, and the name of its socket."""
 
 
 class BadWire(Exception):

@@ -56,7 +56,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
     running.add_argument(
         "--replicas", type=int, default=3, metavar="N", help="how many replicas (default: 3)"
     )
-    _add_promises(running)
+    _add_promises(running, copy_every=32)
     _add_command(running)
     running.set_defaults(action=_run_program)
     planning = actions.add_parser(
@@ -76,7 +76,7 @@ def add_parser(subparsers: Subparsers) -> Parser:
     planning.add_argument(
         "--dir", type=Path, required=True, help="where journals go, the same on all machines"
     )
-    _add_promises(planning)
+    _add_promises(planning, copy_every=4096)
     _add_command(planning)
     planning.set_defaults(action=_plan_program)
     signalling = actions.add_parser("signal", help="send a program a signal, in order")
@@ -95,11 +95,21 @@ def add_parser(subparsers: Subparsers) -> Parser:
         "--found", action="store_true", help="the first start: make its journal's folder"
     )
     member.add_argument("--control", type=int, help=argparse.SUPPRESS)
+    member.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
     member.set_defaults(action=_be_member)
     return parser
 
 
-def _add_promises(running: argparse.ArgumentParser) -> None:
+def _add_promises(running: argparse.ArgumentParser, *, copy_every: int) -> None:
+    running.add_argument(
+        "--copy-every",
+        type=int,
+        default=copy_every,
+        metavar="MIB",
+        help="after so many MiB of log each replica makes a copy of the program's process, which is"
+        " its state from there on, and the log before it goes from memory; 0 keeps all of it"
+        f" (default: {copy_every})",
+    )
     running.add_argument(
         "--guard",
         choices=("quorum", "none"),

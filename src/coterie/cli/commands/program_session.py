@@ -93,13 +93,17 @@ def run_member(args: argparse.Namespace) -> int:
     except CoterieError as error:
         raise UsageError(str(error)) from None
     try:
-        return run_loop(MemberProcess(deployment, args.id, args.control).run())
+        return run_loop(_member(deployment, args).run())
     except StorageFailed as error:
         print(f"coterie: {error}", file=sys.stderr)
         return exits.STORAGE
     except FolderTaken as error:
         print(f"coterie: {error}", file=sys.stderr)
         return exits.TAKEN
+
+
+def _member(deployment: ProgramDeployment, args: argparse.Namespace) -> MemberProcess:
+    return MemberProcess(deployment, args.id, args.control, is_first=not args.again)
 
 
 def _folder(args: argparse.Namespace, command: ProgramCommand) -> Path:
@@ -128,6 +132,8 @@ def _deployment(
                 f" {' '.join(known.command.words)}. For another program choose another --name"
             )
         return known
+    if args.copy_every < 0:
+        raise UsageError("--copy-every is a number of MiB, or 0")
     if not 1 <= args.replicas <= REPLICAS_MAX:
         raise UsageError(f"--replicas is from 1 to {REPLICAS_MAX}")
     founded = time.time_ns()
@@ -167,6 +173,7 @@ def _found(
         guard=Guard(args.guard),
         secret=token_hex(32),
         sync=Sync(args.sync),
+        copy_bytes=args.copy_every << 20,
         allow_connect=[str(parse_address(each)) for each in args.allow_connect],
     )
 
