@@ -9,19 +9,29 @@ from shutil import copytree
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from tests.pipeline.here import seal_here
 from tests.pipeline.journals import OPTIMISTIC, SAFE, copy_group, make_group, storm
 
 from coterie.checking.colours import ColoursTracker
+from coterie.journal.retention import Retention
 from coterie.kernel.clock import milliseconds, seconds
+from coterie.llft.settings import Guard
 from coterie.pipeline.lake.lake import Lake
+from coterie.simulation import RunOptions
 from coterie.simulation.campaign import run_seed
+from coterie.simulation.engines.llft.clients import ProgramClients
+from coterie.simulation.engines.llft.world import ProgramWorld
 from coterie.simulation.engines.vsr.trial import TransactionOptions
+from coterie.simulation.world.export import write_journals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BANK_SEED = 4
+COLOURS_SEED = 3
+PROGRAM_SEED = 4
+COLOURS = "COLOURS:DYNSEQ:VSYNC"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -87,6 +97,42 @@ def bank_journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run.figures["committed"] > 3
     assert run.views > 5
     return folder / str(BANK_SEED)
+
+
+@pytest.fixture(scope="session")
+def colours_journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four replicas over a partitioned network, with cuts and crashes."""
+    folder = tmp_path_factory.mktemp("colours")
+    options = RunOptions(
+        stack=COLOURS,
+        replicas=4,
+        duration=seconds(6),
+        faults=("partition", "isolation", "crash", "delay", "loss"),
+        object="dictionary",
+        journals=str(folder),
+    )
+    run = run_seed(COLOURS_SEED, options)
+    assert not run.violations
+    return folder / str(COLOURS_SEED)
+
+
+@pytest.fixture(scope="session")
+def program_journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The journals of a program whose primary crashed once; nothing of them was removed."""
+    world = ProgramWorld(seed=PROGRAM_SEED, program="counter", replicas=3, guard=Guard.QUORUM)
+    world.journal = replace(world.journal, retention=Retention())
+    clients = ProgramClients(world, world.simulation.random)
+    world.start()
+    clients.start()
+    assert world.run_until(lambda: clients.answered > 30, within=seconds(10))
+    [primary] = [each for each in world.replicas_of("counter") if each.leading is not None]
+    world.machines[primary.me.id].restart()
+    answered = clients.answered
+    assert world.run_until(lambda: clients.answered > answered + 30, within=seconds(10))
+    assert not world.trackers["counter"].finish()
+    folder = tmp_path_factory.mktemp("program journals")
+    write_journals(world.machines.values(), folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -32,36 +32,18 @@ from coterie.pipeline.history.replay import Program
 from coterie.pipeline.lake.lake import Lake
 from coterie.pipeline.publish.figures import figures_of
 from coterie.simulation import RunOptions
-from coterie.simulation.campaign import run_seed, run_trial
+from coterie.simulation.campaign import run_trial
 from coterie.simulation.engines.colours.trial import ColoursTrial
 from coterie.simulation.engines.stack.clients import SETTINGS
 from coterie.stacks import LAYERS
 
 Row = dict[str, Any]
 STACK = "COLOURS:DYNSEQ:VSYNC"
-SEED = 3
-CUTS = ("partition", "isolation", "crash", "delay", "loss")
 
 
 @pytest.fixture(scope="session")
-def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("colours")
-    options = RunOptions(
-        stack=STACK,
-        replicas=4,
-        duration=seconds(6),
-        faults=CUTS,
-        object="dictionary",
-        journals=str(folder),
-    )
-    run = run_seed(SEED, options)
-    assert not run.violations
-    return folder / str(SEED)
-
-
-@pytest.fixture(scope="session")
-def sound(journals: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return seal_here(journals, tmp_path_factory.mktemp("lake") / "lake", width=64)
+def sound(colours_journals: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return seal_here(colours_journals, tmp_path_factory.mktemp("lake") / "lake", width=64)
 
 
 @pytest.fixture
@@ -102,10 +84,12 @@ def test_a_sound_run_keeps_every_promise(sound: Lake) -> None:
     }
 
 
-def test_the_order_is_run_and_gives_the_states_and_answers(journals: Path, tmp_path: Path) -> None:
+def test_the_order_is_run_and_gives_the_states_and_answers(
+    colours_journals: Path, tmp_path: Path
+) -> None:
     group = "group"
     program = Program(name="coterie.simulation.engines.stack.kinds:Words", settings=SETTINGS)
-    outcome = publish_here(journals, tmp_path / "out", {group: program}, width=64)
+    outcome = publish_here(colours_journals, tmp_path / "out", {group: program}, width=64)
     told = {row["check_name"]: row["verdict"] for row in outcome.verdicts}
     assert told["replicated state machine"] == told["linearizability"] == "kept"
     assert outcome.events > 0

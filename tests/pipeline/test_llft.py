@@ -13,10 +13,8 @@ from msgspec.structs import replace
 from tests.pipeline.here import edit, seal_here
 
 from coterie.campaign import run_and_check
-from coterie.journal.retention import Retention
 from coterie.kernel.claims import Order
 from coterie.kernel.clock import seconds
-from coterie.llft.settings import Guard
 from coterie.pipeline.engines.family import Wanted
 from coterie.pipeline.engines.llft.checks import CHECKS
 from coterie.pipeline.engines.llft.columns import encode
@@ -25,10 +23,7 @@ from coterie.pipeline.history.verify import judge_alone, verify_alone
 from coterie.pipeline.jobs import run_pipeline
 from coterie.pipeline.lake.lake import Lake
 from coterie.simulation.campaign import run_seed
-from coterie.simulation.engines.llft.clients import ProgramClients
 from coterie.simulation.engines.llft.trial import ProgramOptions
-from coterie.simulation.engines.llft.world import ProgramWorld
-from coterie.simulation.world.export import write_journals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,25 +31,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 OPTIONS = ProgramOptions(program="counter", duration=seconds(3), faults=("crash",))
 SEED = 4
-
-
-@pytest.fixture(scope="session")
-def program_journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The journals of a program whose primary crashed once; nothing of them was removed."""
-    world = ProgramWorld(seed=SEED, program="counter", replicas=3, guard=Guard.QUORUM)
-    world.journal = replace(world.journal, retention=Retention())
-    clients = ProgramClients(world, world.simulation.random)
-    world.start()
-    clients.start()
-    assert world.run_until(lambda: clients.answered > 30, within=seconds(10))
-    [primary] = [each for each in world.replicas_of("counter") if each.leading is not None]
-    world.machines[primary.me.id].restart()
-    answered = clients.answered
-    assert world.run_until(lambda: clients.answered > answered + 30, within=seconds(10))
-    assert not world.trackers["counter"].finish()
-    folder = tmp_path_factory.mktemp("program journals")
-    write_journals(world.machines.values(), folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

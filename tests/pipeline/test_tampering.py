@@ -699,6 +699,15 @@ def test_damage_accuses_no_cohort(seed: int, bank_journals: Path, tmp_path: Path
     check_that_damage_accuses_nobody(bank_journals, seed, tmp_path)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 5])
+def test_damage_accuses_no_server_and_no_program(
+    seed: int, colours_journals: Path, program_journals: Path, tmp_path: Path
+) -> None:
+    """Whoever led a program was accused of orders that a damaged edge no longer had (0)."""
+    check_that_damage_accuses_nobody(colours_journals, seed, tmp_path / "a")
+    check_that_damage_accuses_nobody(program_journals, seed, tmp_path / "b")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [100, 101, 105, 106, 116, 118, 127, 135, 139])
 def test_much_damage_accuses_nobody(

@@ -26,7 +26,7 @@ is read from the chain, where its VIEW order stands.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from coterie.checking.history import Violation
@@ -54,6 +54,32 @@ if TYPE_CHECKING:
 EDGE = "@edge"
 
 
+@dataclass(frozen=True, slots=True)
+class Excuses:
+    """What of the journals is not at hand; nothing for a simulator, which has all records."""
+
+    edge_lacks: bool = False
+    """Whether records of the edge are missing between others."""
+    edge_is_open: bool = False
+    """Whether the edge is still at work."""
+    edge_is_cut_off: bool = False
+    """Whether the edge's journal just ends, so that more may have been there."""
+    partial: frozenset[str] = frozenset()
+    """Replicas of whose journals records are missing."""
+    open_: frozenset[Member] = frozenset()
+    """Lives that go on."""
+    lost: frozenset[Member] = frozenset()
+    """Lives whose ends may be lost with their machines."""
+
+
+class Doubt(NamedTuple):
+    """What would be a violation, had records not been missing."""
+
+    check: str
+    is_waiting: bool
+    """Whether these are only still to be written."""
+
+
 @dataclass(slots=True)
 class LifeSoFar:
     """What one life of a replica did."""
@@ -78,6 +104,8 @@ class ProgramTracker:
         self.group = group
         self.is_guarded = is_guarded
         self.from_journals = from_journals
+        self.excuses = Excuses()
+        self.doubts: list[Doubt] = []
         self.violations: list[Violation] = []
         self.place: tuple[str, int, int] | None = None
         """Where the present record stands, if a reader says so."""
@@ -102,9 +130,40 @@ class ProgramTracker:
         self._base = 0
         """Without a guard: the edge took over a branch whose first orders it never saw."""
 
-    def _fail(self, check: str, evidence: str) -> None:
+    def _fail(
+        self,
+        check: str,
+        evidence: str,
+        *,
+        member: Member | None = None,
+        is_last: bool = False,
+        is_beyond: bool = False,
+    ) -> None:
+        """Find a violation, unless records may be missing that would explain it.
+
+        *member* is the life that is accused; *is_last* says that its later records could, and
+        *is_beyond* that the edge's could.
+        """
+        doubt = self._doubt(check, member, is_last=is_last, is_beyond=is_beyond)
+        if doubt is not None:
+            self.doubts.append(doubt)
+            return
         self.violations.append(Violation(check, f"{self.group}: {evidence}"))
         self.places.append(self.place)
+
+    def _doubt(
+        self, check: str, member: Member | None, *, is_last: bool, is_beyond: bool
+    ) -> Doubt | None:
+        excuses = self.excuses
+        if excuses.edge_lacks or (member is not None and member.id in excuses.partial):
+            return Doubt(check, is_waiting=False)
+        if is_beyond and excuses.edge_is_cut_off:
+            return Doubt(check, is_waiting=False)
+        if is_last and member in excuses.lost:
+            return Doubt(check, is_waiting=False)
+        if (is_beyond and excuses.edge_is_open) or (is_last and member in excuses.open_):
+            return Doubt(check, is_waiting=True)
+        return None
 
     def add(self, record: Record) -> None:
         """Take the next record of anybody."""
@@ -235,7 +294,7 @@ class ProgramTracker:
         del life
         if record.was_stored and self.is_guarded:
             evidence = f"{record.member} gave up stored orders above {record.number}"
-            self._fail("quorum held", evidence)
+            self._fail("quorum held", evidence, member=record.member)
 
     def _on_executed(self, record: ExecutedUpTo, life: LifeSoFar) -> None:
         # Below what it had executed it executes anew; behind that it must go on without a gap.
@@ -243,6 +302,7 @@ class ProgramTracker:
             self._fail(
                 "consecutive subsequence",
                 f"{record.member} executed {record.first} after {life.executed}",
+                member=record.member,
             )
         if not life.executed:
             life.first = record.first
@@ -255,6 +315,7 @@ class ProgramTracker:
                 self._fail(
                     "one sequence of operations",
                     f"{record.member} and {known[1]} differ after {claim}:{number}",
+                    member=known[1] if known[1].id in self.excuses.partial else record.member,
                 )
         life.executed = record.number
 
@@ -282,14 +343,15 @@ class ProgramTracker:
         state, before = record.state, life.checkpoint
         if state.number <= before:
             evidence = f"{record.member} has {state.number} after {before}"
-            self._fail("consecutive states", evidence)
+            self._fail("consecutive states", evidence, member=record.member)
         # What an earlier life knew, or what is no longer kept, is not known here.
         first = max(before + 1, life.since or state.number + 1)
         if any(number not in life.claims for number in range(first, state.number + 1)):
             evidence = f"{record.member} lacks orders between {before} and {state.number}"
-            self._fail("consecutive states", evidence)
+            self._fail("consecutive states", evidence, member=record.member)
         if life.claims.get(state.number, state.claim) != state.claim:
-            self._fail("consecutive states", f"{record.member} has another order at {state.number}")
+            evidence = f"{record.member} has another order at {state.number}"
+            self._fail("consecutive states", evidence, member=record.member)
 
     def _check_state(self, record: ProgramStateTaken) -> None:
         state = record.state
@@ -298,6 +360,7 @@ class ProgramTracker:
             self._fail(
                 "consecutive states",
                 f"{record.member} has another state than {known[1]} after {state.number}",
+                member=known[1] if known[1].id in self.excuses.partial else record.member,
             )
 
     def _on_leading(self, record: LeadingBegun) -> None:
@@ -369,6 +432,9 @@ class ProgramTracker:
                 self._fail(
                     "consecutive subsequence",
                     f"{member} has {claim}:{number}, which is not on the chain",
+                    member=member,
+                    is_last=True,
+                    is_beyond=number > self.end,
                 )
                 break
         views = [NO_CLAIM]
@@ -384,4 +450,7 @@ class ProgramTracker:
                 self._fail(
                     "one chain of primary views",
                     f"{member} entered {view.claim} from {view.after} at {view.number}",
+                    member=member,
+                    is_last=True,
+                    is_beyond=view.claim not in before,
                 )

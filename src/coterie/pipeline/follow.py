@@ -15,7 +15,9 @@ the same with journals that must be brought here first.
 How far results follow the journals is noted after each batch (`coterie.pipeline.progress`).
 
 The interval between two batches is the user's choice between freshness and work: a batch seals
-only what is new, but checks the whole history again.
+only what is new, and takes over what was decided of ranges that nothing new is known of
+(`coterie.pipeline.history.decided`). It looks again at all answers, at views, and at the history of
+a class, which is run from its beginning.
 """
 
 from __future__ import annotations

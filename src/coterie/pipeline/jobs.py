@@ -29,6 +29,7 @@ import pyarrow as pa
 from coterie.kernel.errors import CoterieError
 from coterie.pipeline.engines import families, families_of
 from coterie.pipeline.engines.family import Wanted
+from coterie.pipeline.history.decided import code_digest
 from coterie.pipeline.history.verify import CLOCK_BOUND, judge, judge_alone
 from coterie.pipeline.lake.lake import Lake
 from coterie.pipeline.lake.problems import Wrong, wrong_with
@@ -244,6 +245,8 @@ def judge_and_publish(  # noqa: PLR0913, PLR0917 -- one step of `run_pipeline`
         str(scratch.absolute()),
         tables=str(folder) if "history" in jobs else "",
         events=str(folder) if "events" in jobs else "",
+        last=draft.last,
+        code=code_digest(),
         has_checks="verify" in jobs,
         programs=programs,
         roots=roots,

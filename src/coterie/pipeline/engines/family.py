@@ -75,6 +75,10 @@ class Wanted:
     """The folder that gets the tables of histories, one folder each; nothing if none is wanted."""
     events: str = ""
     """The folder that gets the tables of events and states; nothing if none are wanted."""
+    last: str = ""
+    """The folder of the same tables of the last run, whose decided ranges may be taken over."""
+    code: str = ""
+    """A digest of the code that judges: what other code came to is not taken over."""
     has_checks: bool = True
     programs: Mapping[str, Program] = field(default_factory=dict)
     """Which class each group runs."""

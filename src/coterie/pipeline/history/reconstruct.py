@@ -23,6 +23,8 @@ from coterie.pipeline.lake.lake import draft_of, folder_of
 from coterie.pipeline.read.schemas import GROUP, HISTORY, stored
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from coterie.pipeline.history.range_checks import RangeFacts
@@ -40,12 +42,18 @@ def history_file(folder: str, task: Range) -> str:
     return f"{folder}/{folder_of(task.group, task.number)}/{FILE}"
 
 
-def write_history(facts: RangeFacts, path: str) -> None:
+def write_history(facts: RangeFacts, path: str, metadata: Mapping[bytes, bytes]) -> None:
     """Write the history of one range."""
-    write_file(tabulate(facts), path, plain=_PLAIN)
+    write_file(tabulate(facts), path, plain=_PLAIN, metadata=metadata)
 
 
-def write_file(table: pa.Table, path: str, *, plain: tuple[str, ...] = ()) -> None:
+def write_file(
+    table: pa.Table,
+    path: str,
+    *,
+    plain: tuple[str, ...] = (),
+    metadata: Mapping[bytes, bytes] | None = None,
+) -> None:
     """Write a table so that there is all of it or nothing, however often a task is repeated."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -58,6 +66,8 @@ def write_file(table: pa.Table, path: str, *, plain: tuple[str, ...] = ()) -> No
         if field.name not in plain
         for suffix in _parts(field.type)
     ]
+    if metadata:
+        table = table.replace_schema_metadata(dict(metadata))
     pq.write_table(table, draft, compression="zstd", use_dictionary=dictionaries)
     draft.replace(target)
 

@@ -39,8 +39,11 @@ class End(enum.Enum):
 def ends_of(lake: Lake, group: str) -> dict[str, End]:
     """Say of whose journals more may have been written than is at hand."""
     last: dict[str, Row] = {}
+    open_: set[str] = set()
     segments = lake.table("segments", group).select(_COLUMNS).to_pylist()
     for row in sorted(segments, key=lambda row: (row["incarnation"], row["first"])):
+        if not row["is_over"]:
+            open_.add(row["replica"])  # the head of a segment that has just begun may be on its way
         if row["sync"] is not None:  # or its head cannot be read, which is a finding
             last[row["replica"]] = row
     stopped = stopped_lives(lake, group)
@@ -50,19 +53,16 @@ def ends_of(lake: Lake, group: str) -> dict[str, End]:
         for row in lake.table("findings", group).to_pylist()
         if row["kind"] == Kind.TORN_TAIL.value
     }
-    found: dict[str, End] = {}
+    found = dict.fromkeys(open_, End.OPEN)
     for replica, row in last.items():
         life = (replica, row["incarnation"])
-        if life in stopped:
+        if replica in open_ or life in stopped:
             continue
         # A journal that is read in the same run of the machine lost nothing but its process.
         is_lost = row["sync"] != Sync.TURN.value and (
             not row["boot_id"] or row["boot_id"] != read_under.get(replica)
         )
-        if not row["is_over"]:
-            found[replica] = End.OPEN
-        else:
-            found[replica] = End.LOST if is_lost or life in torn else End.UNSTOPPED
+        found[replica] = End.LOST if is_lost or life in torn else End.UNSTOPPED
     return found
 
 

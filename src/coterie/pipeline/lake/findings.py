@@ -67,6 +67,9 @@ def _absent_lives(lake: Lake, group: str, segments: list[Row], sources: list[Row
     present: dict[str, int] = {}
     for row in segments:
         present[row["replica"]] = max(present.get(row["replica"], 0), row["incarnation"])
+    for row in segments:
+        if not row["is_over"]:
+            present.pop(row["replica"], None)  # what comes next may be on its way
     claimed = {row["replica"]: row["claimed"] or 0 for row in sources}
     removed = {row["replica"]: {each[0] for each in row["removed"]} for row in sources}
     met = lives_met(lake, group)

@@ -17,6 +17,8 @@ that are folders are not in the files. `docs/operate/tables.md` shows it.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote, unquote
@@ -83,6 +85,16 @@ def writer_of(file: str | PurePath) -> tuple[str, int]:
 def draft_of(path: Path) -> Path:
     """Give the name under which a file is written until it is whole."""
     return path.with_name(f"{DRAFT}{path.name}{_UNFINISHED}")
+
+
+def link_file(source: Path, target: Path) -> None:
+    """Let a file that never changes stand in a second place; where links cannot be, copy it."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def folder_of(group: str, number: int | None = None) -> str:
@@ -184,6 +196,15 @@ class Lake:
                     break
                 found.setdefault(number, {}).setdefault(table, []).append(str(path))
         return dict(sorted(found.items()))
+
+    def digests(self, group: str) -> dict[str, bytes]:
+        """Give digests of the files of a group, by their whole paths."""
+        marks = self.table("segments", group).select(["files", "digests"]).to_pylist()
+        return {
+            str(self.path(name)): digest
+            for mark in marks
+            for name, digest in zip(mark["files"], mark["digests"], strict=True)
+        }
 
     def table(self, table: str, group: str) -> pa.Table:
         """Give all rows of a table of one group, in the order of each life; times are numbers."""

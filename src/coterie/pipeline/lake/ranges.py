@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,8 @@ class Range:
     width: int
     entries: tuple[str, ...]
     replies: tuple[str, ...]
+    content: str = ""
+    """A digest of what is in these files."""
 
     @property
     def start(self) -> int:
@@ -40,17 +43,17 @@ class Range:
 
 def ranges_of(lake: Lake, groups: Iterable[str]) -> list[Range]:
     """Give all ranges of *groups*, in order."""
-    return [
-        Range(
-            group,
-            number,
-            lake.width,
-            tuple(files.get("entries", ())),
-            tuple(files.get("replies", ())),
-        )
-        for group in groups
-        for number, files in lake.ranges(group).items()
-    ]
+    found: list[Range] = []
+    for group in groups:
+        digests = lake.digests(group)
+        for number, files in lake.ranges(group).items():
+            entries, replies = (tuple(files.get(table, ())) for table in ("entries", "replies"))
+            hashed = blake2b(digest_size=16)
+            for file in (*entries, *replies):
+                hashed.update(file.encode() + b"\0" + digests.get(file, b""))
+            content = hashed.hexdigest()
+            found.append(Range(group, number, lake.width, entries, replies, content))
+    return found
 
 
 class EntryFiles:

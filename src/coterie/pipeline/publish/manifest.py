@@ -13,8 +13,8 @@ swept by the next one.
 
 from __future__ import annotations
 
-import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from coterie.journal.disk import sync_place
 from coterie.kernel.decoding import JsonDecoder
 from coterie.kernel.errors import CoterieError
-from coterie.pipeline.lake.lake import DRAFT, draft_of
+from coterie.pipeline.lake.lake import DRAFT, draft_of, link_file
 from coterie.pipeline.read.schemas import GROUP, RANGE
 
 if TYPE_CHECKING:
@@ -153,6 +153,11 @@ class Draft:
         self.folder = out / _VERSIONS / f"{DRAFT}{self._number:06}"
         self.folder.mkdir()
 
+    @property
+    def last(self) -> str:
+        """The folder of the last version, absolute; nothing if there is none."""
+        return "" if self._last is None else str((self._out / self._last.folder).absolute())
+
     def add(self, name: str, table: pa.Table) -> None:
         """Write a small table."""
         folder = self.folder / name
@@ -198,12 +203,8 @@ class Draft:
                 source = self._out / file.path
                 target = self.folder / source.relative_to(self._out / self._last.folder)  # type: ignore[union-attr]
                 target.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    os.link(source, target)
-                except FileNotFoundError:
-                    continue  # somebody removed it; the version is without it
-                except OSError:
-                    shutil.copyfile(source, target)
+                with suppress(FileNotFoundError):  # somebody removed it; the version is without it
+                    link_file(source, target)
 
     def _describe(self, folder: Path, place: str) -> PublishedTable:
         files: list[TableFile] = []

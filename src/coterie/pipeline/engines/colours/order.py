@@ -247,7 +247,7 @@ def told_right(greens: Greens, results: Results) -> None:
                 continue
             if position > greens.found.given_up:
                 results.undecided(check, 1, LOSS)
-            elif greens.found.partial and at <= row["sequence"]:
+            elif (greens.found.partial or greens.found.is_open) and at <= row["sequence"]:
                 results.undecided(check, 1, SILENT)
             else:
                 results.violate(

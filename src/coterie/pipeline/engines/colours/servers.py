@@ -74,7 +74,8 @@ def one_primary_component(found: ToldColours, results: Results) -> None:
         if each.index >= found.given_up_component:
             results.undecided(check, 1, LOSS)
         elif not members:
-            if found.partial:
+            everyone = found.testimony.configuration.members
+            if any(found.may_go_on(member, each.view) for member in everyone):
                 results.undecided(check, 1, SILENT)
             else:
                 results.violate(
@@ -116,7 +117,10 @@ def ready_on_record(found: ToldColours, results: Results) -> None:
         for member in component.members:
             if (member, component.view) in ready:
                 continue
-            if member in found.partial:
+            has_installed = any(place[0] == member for place in component.places)
+            if member in found.partial or (
+                not has_installed and found.may_go_on(member, component.view)
+            ):
                 results.undecided(check, 1, SILENT)
                 continue
             results.violate(
@@ -212,6 +216,10 @@ def fifo_order(found: ToldColours, handed_on: list[Summary], results: Results) -
     """Each creator's actions are in the order without gaps, none twice."""
     check = "global FIFO order"
     last: dict[str, int] = {}
+    if found.is_open and _has_holes(handed_on):
+        # Somebody took over a state, and those who know what is in it were read before.
+        results.undecided(check, sum(summary.rows for summary in handed_on), SILENT)
+        return
     for summary in handed_on:
         results.checked(check, summary.rows)
         for id, incarnation, index, before, position in summary.broken:
@@ -221,6 +229,17 @@ def fifo_order(found: ToldColours, handed_on: list[Summary], results: Results) -
             if first != before + 1 and not (found.partial and before == 0):
                 _out_of_order(found, creator.replace("\n", "."), first, before, None, results)
             last[creator] = end
+
+
+def _has_holes(handed_on: list[Summary]) -> bool:
+    """Say whether there are positions below others that nobody is known to have marked."""
+    reached = 0
+    parts = (each[3::2] for summary in handed_on for each in summary.stretches)
+    for first, last in sorted(parts):
+        if first > reached + 1:
+            return True
+        reached = max(reached, last)
+    return False
 
 
 def _out_of_order(  # noqa: PLR0913, PLR0917 -- the parts of a sentence
@@ -321,9 +340,9 @@ def white_means_all(found: ToldColours, farthest: dict[str, int], results: Resul
 
 
 def _may_have_lost(found: ToldColours, replica: str) -> bool:
-    """Say whether a machine may have taken along what a replica had marked and not synced."""
+    """Say whether a replica may have marked more: it is at work, or its machine took it along."""
     witness = next((w for w in found.testimony.witnesses if w.replica == replica), None)
-    return witness is None or not found.is_synced
+    return witness is None or witness.is_open or not found.is_synced
 
 
 # ---- what replicas held

@@ -66,6 +66,19 @@ class ToldColours:
     given_up_component: int = NEVER
 
     @property
+    def is_open(self) -> bool:
+        """Whether replicas are still at work, so that some journals were read before others."""
+        return any(witness.is_open for witness in self.testimony.witnesses)
+
+    def may_go_on(self, replica: str, view: View) -> bool:
+        """Say whether a replica may have spoken of a view behind the end of its journal."""
+        return replica in self.partial or any(
+            (witness.is_open or witness.is_cut_off) and witness.last_view <= view
+            for witness in self.testimony.witnesses
+            if witness.replica == replica
+        )
+
+    @property
     def has_word(self) -> bool:
         """Whether an operator accepted a loss."""
         return self.given_up != NEVER

@@ -68,6 +68,8 @@ class LlftCase:
                 verdict = "broken"
             elif count.undecided:
                 verdict = "undecided"
+            elif count.waiting:
+                verdict = "not yet"
             else:
                 verdict = "kept" if count.checked else "not checked"
             remark = count.remark or ("" if count.checked else "no record speaks of it")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from coterie.checking.llft import ProgramTracker
+from coterie.checking.llft import Excuses, ProgramTracker
 from coterie.kernel.claims import NO_CLAIM, Order, OrderRun, PrimaryClaim, ProgramState, Roster
 from coterie.kernel.decoding import Decoder
 from coterie.kernel.records import (
@@ -27,6 +27,8 @@ from coterie.kernel.records import (
 from coterie.kernel.views import Member
 from coterie.pipeline.engines.llft.checks import CHECKS
 from coterie.pipeline.history.results import Results
+from coterie.pipeline.lake.ends import End, ends_of
+from coterie.pipeline.lake.findings import INCOMPLETE, findings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,6 +65,7 @@ def judge_program(lake: Lake, program: str, *, has_edge: bool) -> tuple[Results,
     """Check every promise to one program."""
     results, figures = Results(program), ProgramFigures()
     tracker = ProgramTracker(program, is_guarded=is_guarded(lake, program), from_journals=True)
+    tracker.excuses = excuses_of(lake, program)
     counts = dict.fromkeys(CHECKS, 0)
     for name in (program + EDGE, program):
         lives = LivesRead(lake, name)
@@ -86,7 +89,41 @@ def judge_program(lake: Lake, program: str, *, has_edge: bool) -> tuple[Results,
         for violation, shown in zip(tracker.violations, tracker.places, strict=True):
             rows = () if shown is None else (shown,)
             results.violate(violation.check, violation.evidence, rows=rows)
+        for doubt in tracker.doubts:
+            learn = results.not_yet if doubt.is_waiting else results.undecided
+            learn(doubt.check, 1, _AT_WORK if doubt.is_waiting else _MISSING)
     return results, figures
+
+
+def excuses_of(lake: Lake, program: str) -> Excuses:
+    """Say what of the journals of a program is not at hand, or not yet."""
+    edge, replicas = _ends(lake, program + EDGE), _ends(lake, program)
+    return Excuses(
+        edge_lacks=bool(_lacking(lake, program + EDGE)),
+        edge_is_open=End.OPEN in edge.values(),
+        edge_is_cut_off=not {End.LOST, End.UNSTOPPED}.isdisjoint(edge.values()),
+        partial=frozenset(_lacking(lake, program)),
+        open_=frozenset(life for life, end in replicas.items() if end is End.OPEN),
+        lost=frozenset(life for life, end in replicas.items() if end is End.LOST),
+    )
+
+
+def _ends(lake: Lake, group: str) -> dict[Member, End]:
+    """Give how the last life of each writer ends, where more may have been written."""
+    last: dict[str, int] = {}
+    for row in lake.table("segments", group).select(["replica", "incarnation"]).to_pylist():
+        last[row["replica"]] = max(row["incarnation"], last.get(row["replica"], 0))
+    return {Member(name, last[name]): end for name, end in ends_of(lake, group).items()}
+
+
+def _lacking(lake: Lake, group: str) -> set[str]:
+    """Give the writers of a group of whose journals something is missing."""
+    rows = findings_of(lake, group).to_pylist()
+    return {row["replica"] for row in rows if row["kind"] in INCOMPLETE and row["incarnation"]}
+
+
+_AT_WORK = "replicas are still at work"
+_MISSING = "records are missing that may explain it"
 
 
 class LivesRead:

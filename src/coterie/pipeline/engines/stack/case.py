@@ -27,6 +27,7 @@ from coterie.pipeline.history.answers import (
     check_answered,
     executed_once,
 )
+from coterie.pipeline.history.decided import about, asked_of, key_of, metadata_of, take_over
 from coterie.pipeline.history.dumps import beginnings
 from coterie.pipeline.history.gathering import testimony_of
 from coterie.pipeline.history.group_checks import check_group
@@ -184,12 +185,21 @@ class StackCase:
         return results
 
     def _judge(self, task: Range, testimony: Testimony) -> Iterator[Results]:
-        facts = RangeFacts(task, testimony)
-        folder = self._folder(task.group)
+        wanted, folder = self.wanted, self._folder(task.group)
+        key = key_of(testimony, task, asked_of(wanted)) if wanted.code and wanted.tables else ""
+        if key and wanted.last:
+            last = history_file(f"{wanted.last}/history", task)
+            decided = take_over(task.group, last, history_file(folder, task), key)
+            if decided is not None:
+                yield decided
+                return
+        facts = RangeFacts(task, about(testimony, task.start, task.start + task.width - 1))
+        results = check_range(facts, wanted.clock_bound) if wanted.has_checks else None
         if folder:
-            write_history(facts, history_file(folder, task))
-        if self.wanted.has_checks:
-            yield with_views(check_range(facts, self.wanted.clock_bound), testimony)
+            metadata = metadata_of(facts, results, key) if key else {}
+            write_history(facts, history_file(folder, task), metadata)
+        if results is not None:
+            yield with_views(results, testimony)
 
     def _folder(self, group: str) -> str:
         """Give the folder that gets the history; nothing if nobody wants it."""
