@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Row = dict[str, Any]
+STANDBY_SEED = 36
+"""In which another edge takes the place of one."""
 OPTIONS = ProgramOptions(program="counter", duration=seconds(3), faults=("crash",))
 SEED = 4
 
@@ -187,6 +189,20 @@ def test_a_campaign_checks_each_run_by_its_journals(
     row = run_and_check(SEED, options, tmp_path / "failed", run_seed)
     assert row["violations"] == []
     assert row["checked"] > 500
+
+
+def test_edges_that_took_each_others_place_are_judged_one_behind_the_other(tmp_path: Path) -> None:
+    faults = ("outage", "loss", "crash")
+    options = replace(OPTIONS, standby="yes", duration=seconds(5), faults=faults)
+    run = run_seed(STANDBY_SEED, replace(options, journals=str(tmp_path / "journals")))
+    assert run.figures["edges installed"] > 0
+    lake = seal_here(tmp_path / "journals" / str(STANDBY_SEED), tmp_path / "lake")
+    assert broken(lake) == set()
+    # What the old edge had stored, and the new one does not begin with, is lost.
+    begun = last(lake, "program_views", "counter@edge", "activated")
+    less = {**begun, "number": begun["number"] // 2}
+    assert edit(lake, "program_views", lambda row: less if row == begun else row)
+    assert "quorum held" in broken(lake)
 
 
 def test_spark_judges_programs(spark: SparkSession, program_journals: Path, tmp_path: Path) -> None:

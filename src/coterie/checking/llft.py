@@ -13,7 +13,8 @@ The edge's orders at the end are the group's *chain*: the surviving branch. By n
 - *released is ordered*, *released once*, *same output*: output leaves after the order it rests on
   is stored, each byte once, and as that order says; *inputs consumed once*; *group clock monotone*;
 - *quorum held* (with the guard): nothing that the edge stored is ever given up, and who begins to
-  lead has all of it.
+  lead has all of it. If another edge takes its place, that begins with all of it, and what the old
+  one stores later stands on the chain already.
 
 Theorems 5 and 6 are for the liveness phase of runs. Without a guard stored orders may be given up:
 that is no violation but counted, in `discarded`.
@@ -34,6 +35,7 @@ from coterie.kernel.claims import NO_CLAIM, OrderKind, PrimaryClaim
 from coterie.kernel.records import (
     ClaimPromised,
     Diverged,
+    EdgeActivated,
     ExecutedUpTo,
     InputsHeld,
     LeadingBegun,
@@ -125,7 +127,12 @@ class ProgramTracker:
         self._states: list[tuple[ProgramStateTaken, tuple[str, int, int] | None]] = []
         self._may_skip = self._has_skipped = False
         self._digests: dict[tuple[PrimaryClaim, int], tuple[int, Member]] = {}
-        self._released: dict[str, int] = {}
+        self._released: dict[tuple[str, str], int] = {}
+        """By edge and connection."""
+        self._edge = ""
+        """Which edge is active."""
+        self.installed = 0
+        """How often another edge took the place of one."""
         self._received: dict[str, int] = {}
         self._base = 0
         """Without a guard: the edge took over a branch whose first orders it never saw."""
@@ -168,7 +175,13 @@ class ProgramTracker:
     def add(self, record: Record) -> None:
         """Take the next record of anybody."""
         if record.group.endswith(EDGE):
-            self._add_edge(record)
+            id = record.member.id
+            if isinstance(record, EdgeActivated):
+                self._on_activated(record)
+            elif self._edge in {"", id} or isinstance(record, InputsHeld | OutputReleased):
+                self._add_edge(record)
+            elif isinstance(record, OrdersKnown):
+                self._on_stored_late(record)
         else:
             self._add_replica(record)
 
@@ -185,6 +198,7 @@ class ProgramTracker:
     def _add_edge(self, record: Record) -> None:  # noqa: C901 -- one part a kind
         match record:
             case ClaimPromised(claim=claim):
+                self._edge = record.member.id
                 if claim < self.fence:
                     self._fail("quorum held", f"the edge went back to {claim}")
                 self.fence = claim
@@ -213,6 +227,44 @@ class ProgramTracker:
         if number and known != claim:
             self.chain, self._base = [], number
 
+    def _on_activated(self, record: EdgeActivated) -> None:
+        """Another edge takes the place of the one before, with all that this had."""
+        state = record.state
+        if self.from_journals:
+            self._begin_from_journals(state.number, state.claim)
+        for run in record.runs:
+            for number, order in enumerate(run.orders, run.first):
+                if number == self.end + 1:
+                    self.chain.append((run.claim, order))
+                elif self._base < number <= self.end:
+                    self._must_be_here(number, run.claim, "begins with")
+        if state.number != self.end:
+            self._fail("quorum held", f"an edge begins with {state.number}, and {self.end} exist")
+        self._edge, self.fence = record.member.id, record.claim
+        self.installed += 1
+        for conn, at in state.produced.items():
+            self._released[self._edge, conn] = at
+
+    def _begin_from_journals(self, number: int, claim: PrimaryClaim) -> None:
+        """From columns, orders that the old edge never stored are known to replicas alone."""
+        if number > self.end:
+            self._check_chain()
+            self.chain, self._base = [], number
+            self._has_skipped = True
+        elif number == self.end and self.chain and self.chain[-1][0] != claim:
+            self._fail("quorum held", f"an edge begins behind {claim}:{number}, which is not there")
+
+    def _on_stored_late(self, record: OrdersKnown) -> None:
+        """An edge in whose place there is another gets orders that were under way."""
+        for run in record.runs:
+            for number in range(run.first, run.last + 1):
+                self._must_be_here(number, run.claim, "was sent late")
+
+    def _must_be_here(self, number: int, claim: PrimaryClaim, what: str) -> None:
+        at = number - self._base - 1
+        if number > self.end or (at >= 0 and self.chain[at][0] != claim):
+            self._fail("quorum held", f"an edge {what} {claim}:{number}, which is not on the chain")
+
     @property
     def end(self) -> int:
         """How many orders the edge has."""
@@ -235,20 +287,25 @@ class ProgramTracker:
             self.rosters += sum(order.kind is OrderKind.ROSTER for order in run.orders)
 
     def _on_released(self, record: OutputReleased) -> None:
+        edge = record.member.id
         for each in record.outputs:
-            self.release(each.conn, each.offset, len(each.data), crc32(each.data), each.rests_on)
+            crc = crc32(each.data)
+            self.release(each.conn, each.offset, len(each.data), crc, each.rests_on, edge=edge)
 
     def receive(self, conn: str, end: int) -> None:
         """Learn that the edge has input of a connection up to an offset."""
         self._received[conn] = max(end, self._received.get(conn, 0))
 
-    def release(self, conn: str, offset: int, length: int, crc: int, rests_on: int) -> None:
+    def release(  # noqa: PLR0913 -- as it stands on record
+        self, conn: str, offset: int, length: int, crc: int, rests_on: int, *, edge: str = ""
+    ) -> None:
         """Learn that the edge let bytes of a connection leave."""
         self.released_bytes += length
-        at = self._released.get(conn, offset if self._has_skipped else 0)
+        is_known = not self._has_skipped and not (self.from_journals and self.installed)
+        at = self._released.get((edge, conn), 0 if is_known else offset)
         if offset != at:
             self._fail("released once", f"{conn}@{offset} left at {at}")
-        self._released[conn] = offset + length
+        self._released[edge, conn] = offset + length
         if not self._base < rests_on <= self.end:
             if not self._has_skipped or rests_on > self.end:
                 self._fail("released is ordered", f"{conn}@{offset} before {rests_on}")

@@ -62,13 +62,15 @@ class EdgeLine:
     """One connection, seen from its edge."""
 
     __slots__ = (
-        *("delivered", "end_number", "freed", "is_client", "is_closed", "is_closing"),
+        *("delivered", "end_number", "epoch", "freed", "is_client", "is_closed", "is_closing"),
         *("is_open", "peer", "pending", "received", "released", "says_end"),
     )
 
     def __init__(self, peer: PeerEdge | None) -> None:
         self.peer = peer
         """The other program's edge; nothing for a client."""
+        self.epoch = 0
+        """The epoch of that edge, if it has a standby."""
         self.is_client = False
         self.received = 0
         """Bytes that came from outside."""
@@ -128,6 +130,7 @@ class EdgeConnections(Layer):
             peer = PeerEdge(stored.peer, stored.peer_id) if stored.peer else None
             line = self.lines[conn] = EdgeLine(peer)
             line.is_open, line.is_client = stored.is_open, peer is None
+            line.epoch = stored.peer_epoch
             line.says_end = peer is not None and not stored.is_open
             line.received, line.freed = stored.received, stored.freed
             line.released, line.pending = stored.released, bytearray(stored.pending)
@@ -232,6 +235,7 @@ class EdgeConnections(Layer):
             peer=group,
             peer_id=id,
             is_closed=line.is_closed,
+            peer_epoch=line.epoch,
         )
 
     # ---- connections between programs
@@ -240,16 +244,28 @@ class EdgeConnections(Layer):
         """Give a connection, which the program opens if it may; nothing if it is long gone."""
         peer = self._calls.get(conn.partition("/")[0])
         if conn not in self.lines and peer is not None:
-            line = self.lines[conn] = EdgeLine(peer)
-            self._changed(conn, line)
+            self._connect(conn, peer)
         return self.lines.get(conn)
+
+    def _connect(self, conn: str, peer: PeerEdge) -> None:
+        """Open a connection of the program's to another program."""
+        line = self.lines[conn] = EdgeLine(peer)
+        self._changed(conn, line)
+
+    def _epochs_of(self, line: EdgeLine) -> tuple[int, int]:
+        """Give this edge's own epoch, and that of the other; without standbys there is one."""
+        del line
+        return 0, 0
 
     def _carry(self, conn: str, line: EdgeLine) -> None:
         if line.peer is None or not (line.pending or line.says_end):
             return
         room = bytes(line.pending[: self.settings.window])
         is_reset = not line.is_closed
-        message = CarryBytes(self.program, conn, line.delivered, room, line.says_end, is_reset)
+        epochs = self._epochs_of(line)
+        message = CarryBytes(
+            *(self.program, conn, line.delivered, room, line.says_end, is_reset), *epochs
+        )
         self.context.send_to(line.peer.group, [line.peer.id], message)
 
     def _on_carry(self, sender: Member, message: CarryBytes) -> None:

@@ -26,6 +26,11 @@ from coterie.kernel.errors import BadMessage, CoterieError
 from coterie.kernel.records import (
     ClaimPromised,
     ConnectionChanged,
+    EdgeActivated,
+    EdgeMoved,
+    EdgeRefused,
+    EdgeRetired,
+    EdgeVoted,
     InputsHeld,
     OrdersFreed,
     OrdersKnown,
@@ -63,6 +68,8 @@ class StoredReplica(msgspec.Struct, frozen=True, array_like=True):
     log: StoredLog
     stored: Int64
     inputs: list[Input]
+    edge: tuple[PrimaryClaim, str] | None = None
+    voted: tuple[PrimaryClaim, str] | None = None
 
 
 class StoredLine(msgspec.Struct, array_like=True):
@@ -80,6 +87,7 @@ class StoredLine(msgspec.Struct, array_like=True):
     end_number: Int64 = 0
     is_closing: bool = False
     is_closed: bool = False
+    peer_epoch: Int64 = 0
 
 
 class StoredEdge(msgspec.Struct, frozen=True, array_like=True):
@@ -91,6 +99,10 @@ class StoredEdge(msgspec.Struct, frozen=True, array_like=True):
     inputs: list[Input]
     last_input: Int64
     lines: dict[str, StoredLine]
+    epoch: PrimaryClaim = NO_CLAIM
+    refused: PrimaryClaim = NO_CLAIM
+    beginning: ProgramState | None = None
+    is_retired: bool = False
 
 
 _replica_decoder = Decoder(StoredReplica)
@@ -106,6 +118,16 @@ def _log_of(stored: StoredLog) -> OrderLog:
     if count_orders(log.extend(stored.runs)) != count_orders(stored.runs):
         raise BadMessage("it holds orders that do not follow each other")
     return log
+
+
+def connections_of(state: ProgramState) -> list[tuple[str, int, int]]:
+    """Give the connections that a program may still use: how much it has read, and written."""
+    names = dict.fromkeys([*state.consumed, *state.produced])
+    return [
+        (conn, state.consumed.get(conn, 0), state.produced.get(conn, 0))
+        for conn in names
+        if conn not in state.closed
+    ]
 
 
 class WrongMemory(CoterieError):
@@ -165,10 +187,14 @@ class ReplicaMemory(_Memory):
         self.log = OrderLog()
         self.stored = 0
         self.inputs: dict[int, Input] = {}
+        self.edge: tuple[PrimaryClaim, str] | None = None
+        """Which edge is used, and the claim with which it began; nothing for the first."""
+        self.voted: tuple[PrimaryClaim, str] | None = None
+        """Which edge was agreed to since."""
         self.is_new = True
         """Whether nothing was ever written: the replica begins with its group."""
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record) -> None:  # noqa: C901, PLR0912 -- one part a kind
         """Take a record that was stored."""
         if isinstance(record, Started):
             return
@@ -190,6 +216,13 @@ class ReplicaMemory(_Memory):
                 self.inputs.update((each.number, each) for each in inputs)
             case ProgramStateTaken(state=state, is_received=is_received):
                 self._keep(state, is_received=is_received)
+            case EdgeVoted(claim=claim, edge=edge):
+                self.voted = claim, edge
+            case EdgeRefused():
+                self.voted = None
+            case EdgeMoved(claim=claim, edge=edge):
+                self.edge, self.voted = (claim, edge), None
+                self.inputs = {}  # the new edge numbers on behind the state
             case _:
                 pass
 
@@ -212,12 +245,15 @@ class ReplicaMemory(_Memory):
         """Give everything."""
         inputs = list(self.inputs.values())
         log = _stored_log(self.log)
-        return encode(StoredReplica(self.promised, self.state, log, self.stored, inputs))
+        edge, voted = self.edge, self.voted
+        stored = StoredReplica(self.promised, self.state, log, self.stored, inputs, edge, voted)
+        return encode(stored)
 
     def restore(self, body: bytes) -> None:
         """Become what `encoded` gave."""
         found = _replica_decoder.decode(body)
         self.promised, self.state, self.stored = found.promised, found.state, found.stored
+        self.edge, self.voted = found.edge, found.voted
         self.log = _log_of(found.log)
         self.inputs = {each.number: each for each in found.inputs}
         self.is_new = False
@@ -235,8 +271,14 @@ class EdgeMemory(_Memory):
         self.last_input = 0
         self.lines: dict[str, StoredLine] = {}
         self._closing: set[str] = set()
+        self.epoch: PrimaryClaim = NO_CLAIM
+        """The claim with which it took another edge's place."""
+        self.refused: PrimaryClaim = NO_CLAIM
+        """It never begins by this claim, or a lower one."""
+        self.beginning: ProgramState | None = None
+        self.is_retired = False
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record) -> None:  # noqa: C901, PLR0912 -- one part a kind
         """Take a record that was stored."""
         match record:
             case ClaimPromised(claim=claim):
@@ -253,10 +295,28 @@ class EdgeMemory(_Memory):
                     self.log.cut(number)
             case OrdersFreed():
                 self._free(record)
+            case EdgeActivated(claim=claim, state=state):
+                self.epoch, self.beginning = claim, state
+                self._begin_anew(claim, state)
+            case EdgeRefused(claim=claim):
+                self.refused = claim
+            case EdgeRetired():
+                self.is_retired = True
+                self.lines, self.inputs = {}, {}
             case InputsHeld() | OutputReleased() | ConnectionChanged():
                 self._add_to_lines(record)
             case _:
                 pass
+
+    def _begin_anew(self, claim: PrimaryClaim, state: ProgramState) -> None:
+        self.fence, self.is_retired = claim, False
+        self.log, self.roster = OrderLog(state.number, state.claim), (state.number, state.roster)
+        self.inputs, self.last_input = {}, state.back
+        self._closing = set()
+        self.lines = {
+            conn: StoredLine(is_open=False, received=received, freed=received, released=released)
+            for conn, received, released in connections_of(state)
+        }
 
     def _note_closing(self) -> None:
         """Have lines know what their program has closed; it may open and close one in one turn."""
@@ -284,6 +344,7 @@ class EdgeMemory(_Memory):
             case ConnectionChanged(conn=conn, is_open=is_open, peer=peer, peer_id=id):
                 line = lines.setdefault(conn, StoredLine())
                 line.is_open, line.peer, line.peer_id = is_open, peer, id
+                line.peer_epoch = record.peer_epoch
                 line.is_closed = record.is_closed
                 self._note_closing()
                 line.pending = line.pending if is_open else b""
@@ -308,11 +369,17 @@ class EdgeMemory(_Memory):
     def encoded(self) -> bytes:
         """Give everything."""
         log, inputs = _stored_log(self.log), list(self.inputs.values())
-        return encode(StoredEdge(self.fence, log, self.roster, inputs, self.last_input, self.lines))
+        stored = StoredEdge(
+            *(self.fence, log, self.roster, inputs, self.last_input, self.lines),
+            *(self.epoch, self.refused, self.beginning, self.is_retired),
+        )
+        return encode(stored)
 
     def restore(self, body: bytes) -> None:
         """Become what `encoded` gave."""
         found = _edge_decoder.decode(body)
         self.fence, self.roster, self.last_input = found.fence, found.roster, found.last_input
         self.log, self.lines = _log_of(found.log), found.lines
+        self.epoch, self.refused = found.epoch, found.refused
+        self.beginning, self.is_retired = found.beginning, found.is_retired
         self.inputs = {each.number: each for each in found.inputs}

@@ -165,6 +165,10 @@ class CarryBytes(msgspec.Struct, tag=16, frozen=True, array_like=True):
     is_end: bool
     is_reset: bool = True
     """Whether it broke off; otherwise it was closed, and everything that was written is there."""
+    source_epoch: Count = 0
+    """Where edges have standbys: the epoch of who sends this."""
+    epoch: Count = 0
+    """And the one of the edge with which the connection began."""
 
 
 class CarriedBytes(msgspec.Struct, tag=17, frozen=True, array_like=True):
@@ -195,6 +199,70 @@ class Handed(msgspec.Struct, tag=19, frozen=True, array_like=True):
     inputs: list[Input]
 
 
+class ProposeEdge(msgspec.Struct, tag=20, frozen=True, array_like=True):
+    """Beside a silent edge: let another take its place, if all lives of the roster agree."""
+
+    claim: PrimaryClaim
+    edge: str
+    """Which one."""
+    epoch: Count
+    """The view with which the silent one began."""
+
+
+class EdgeVote(msgspec.Struct, tag=21, frozen=True, array_like=True):
+    """The answer: nothing older is used here any more, and these are all orders ever sent."""
+
+    claim: PrimaryClaim
+    last: int
+    spans: list[tuple[int, PrimaryClaim]]
+    stored: int
+    """The silent edge is known to have had orders up to here."""
+    inputs: int
+    """The highest number of an input that is known of."""
+    roster: Roster
+    """As of the last order that is known to be stored."""
+    pending: list[tuple[int, Roster]]
+    """Rosters that orders behind that say, which may be stored."""
+
+
+class ActivateEdge(msgspec.Struct, tag=22, frozen=True, array_like=True):
+    """To the other edge: begin."""
+
+    claim: PrimaryClaim
+    state: ProgramState
+    runs: list[OrderRun]
+
+
+class EdgeBegun(msgspec.Struct, tag=23, frozen=True, array_like=True):
+    """From an edge that took another's place: this is how it began."""
+
+    claim: PrimaryClaim
+    state: ProgramState
+
+
+class AskBegun(msgspec.Struct, tag=24, frozen=True, array_like=True):
+    """To an edge that began: say how."""
+
+
+class EdgeHello(msgspec.Struct, tag=28, frozen=True, array_like=True):
+    """From edge to edge, of programs that speak with each other: older ones are gone."""
+
+    source: str
+    epoch: Count
+
+
+class AskRefusal(msgspec.Struct, tag=25, frozen=True, array_like=True):
+    """To an edge that has not begun: never begin by this claim."""
+
+    claim: PrimaryClaim
+
+
+class EdgeDeclined(msgspec.Struct, tag=26, frozen=True, array_like=True):
+    """The answer: it never does."""
+
+    claim: PrimaryClaim
+
+
 Message = (
     OrdersMade
     | Reflected
@@ -216,6 +284,30 @@ Message = (
     | AskOrders
     | Handed
 )
-"""Everything that replicas and edges send each other."""
+"""Everything that replicas and edges send each other where a program has one edge."""
+
+
+class AtEdge(msgspec.Struct, tag=27, frozen=True, array_like=True):
+    """With a standby: what a replica and an edge say to each other, and in which epoch."""
+
+    epoch: Count
+    """The view with which the edge began; 0 for the first."""
+    message: Message
+
+
+StandbyMessage = (
+    Message
+    | ProposeEdge
+    | EdgeVote
+    | ActivateEdge
+    | EdgeBegun
+    | AskBegun
+    | AskRefusal
+    | EdgeDeclined
+    | EdgeHello
+    | AtEdge
+)
+"""Everything that they send each other where an edge has a standby."""
 
 decoder: Decoder[Message] = Decoder(Message)
+standby_decoder: Decoder[StandbyMessage] = Decoder(StandbyMessage)

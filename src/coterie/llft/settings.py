@@ -45,6 +45,10 @@ class LlftSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often a proposal is sent again before those count who answered."""
     patience: Duration = milliseconds(600)
     """Without a guard: how long recovery waits for a silent edge."""
+    edge_patience: Duration = seconds(2)
+    """With a standby: how long an edge is silent before another takes its place."""
+    vote_patience: Duration = seconds(3)
+    """How long who voted for another edge waits for it, before it asks it never to begin."""
     recovery_max: Duration = seconds(3)
     """How long a proposer may take to recover before it lets others try."""
     remove_after: Duration = milliseconds(1500)

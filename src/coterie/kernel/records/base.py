@@ -31,11 +31,11 @@ RANGES: dict[str, Sequence[int]] = {
     "vsr": range(32, 64),
     "audit": range(64, 72),
     "colours": range(-16, 0),
-    "llft": range(-32, -16),
+    "llft": range(-48, -16),
 }
 """Which kinds the modules of this package have, or may get; below 64 they are essential.
 
-The engines to come take theirs from the second range, -33 and below, in blocks of sixteen; down to
+The engines to come take theirs from the second range, -49 and below, in blocks of sixteen; down to
 -32 the number is one byte. From -65 on down, and from 128 on up, numbers are never given out here:
 they are for families outside of this package.
 """

@@ -106,6 +106,8 @@ class ConnectionChanged(Record, tag=-27, frozen=True, kw_only=True):
     peer_id: str
     is_closed: bool = False
     """Whether the program closed it, and everything that it wrote was delivered."""
+    peer_epoch: Int64 = 0
+    """The epoch of the edge at the other end, where edges have standbys."""
 
 
 class LeadingBegun(Record, tag=-28, frozen=True, kw_only=True):
@@ -134,6 +136,41 @@ class OrdersFreed(Record, tag=-30, frozen=True, kw_only=True):
     """Between programs: how much of each connection's output the other edge has."""
 
 
+class EdgeVoted(Record, tag=-31, frozen=True, kw_only=True):
+    """This replica agreed to another edge, and uses no older one unless that is refused."""
+
+    claim: PrimaryClaim
+    """Whoever installs the edge leads by it."""
+    edge: str
+
+
+class EdgeMoved(Record, tag=-32, frozen=True, kw_only=True):
+    """This replica has the state with which another edge began, and uses that edge."""
+
+    claim: PrimaryClaim
+    edge: str
+
+
+class EdgeActivated(Record, tag=-33, frozen=True, kw_only=True):
+    """This edge takes the place of another: all lives of the roster agreed."""
+
+    claim: PrimaryClaim
+    state: ProgramState
+    """Behind the last order that any of them had."""
+    runs: list[OrderRun]
+    """The last of these orders, which the other edge may not have stored."""
+
+
+class EdgeRefused(Record, tag=-34, frozen=True, kw_only=True):
+    """This edge never begins by this claim, or a lower one; or the replica's vote is void."""
+
+    claim: PrimaryClaim
+
+
+class EdgeRetired(Record, tag=-35, frozen=True, kw_only=True):
+    """This edge has learned that another took its place."""
+
+
 LlftRecord = (
     ClaimPromised
     | OrdersKnown
@@ -149,5 +186,10 @@ LlftRecord = (
     | LeadingBegun
     | Diverged
     | OrdersFreed
+    | EdgeVoted
+    | EdgeMoved
+    | EdgeActivated
+    | EdgeRefused
+    | EdgeRetired
 )
 """What replicas and edges of programs write into their journals."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coterie.kernel.clock import Duration
+from coterie.kernel.clock import Duration, seconds
 from coterie.simulation.faults.network import nothing
 
 if TYPE_CHECKING:
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
     from coterie.simulation.world.machine import Machine
     from coterie.simulation.world.world import World
+
+
+OUTAGE = (seconds(1), seconds(4))
+"""How long an outage lasts."""
 
 
 def some_machine(world: World, random: Random) -> Machine:
@@ -34,6 +38,14 @@ def kill(world: World, random: Random) -> Callable[[], None]:
         return nothing
     machine.kill()
     return machine.start
+
+
+def outage(world: World, random: Random) -> Callable[[], None]:
+    """Take down, for seconds, a machine for which another may step in."""
+    machine = world.machines[random.choice(world.replaceable or list(world.machines))]
+    machine.crash()
+    world.simulation.at(random.randrange(*OUTAGE), machine.start)
+    return nothing
 
 
 def restart(world: World, random: Random) -> Callable[[], None]:

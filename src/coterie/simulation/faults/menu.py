@@ -59,6 +59,7 @@ FAULTS: dict[str, Fault] = {
     **LOSSES,
     **CHANGES,
     "kill": machines.kill,
+    "outage": machines.outage,
 }
 
 RARE = {
@@ -80,7 +81,7 @@ RARE = {
 
 OF_JOURNALS = DISK_FAULTS.keys() | LOSSES.keys()
 """Faults that mean something only where somebody keeps a journal."""
-OF_MACHINES = frozenset({"kill"})
+OF_MACHINES = frozenset({"kill", "outage"})
 """Faults that mean something only where `crash` is the death of a machine."""
 
 ALL_FAULTS = tuple(

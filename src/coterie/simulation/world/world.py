@@ -58,6 +58,8 @@ class World:
         self.may_lose_majority = may_lose_majority
         """Whether machines may forget although a group would lose its memory for ever."""
         self.machines: dict[str, Machine] = {}
+        self.replaceable: list[str] = []
+        """Machines whose work another takes over if they are away for long."""
         self._read: dict[bytes, Frame] = {}
 
     def machine(self, id: str) -> Machine:

@@ -17,6 +17,11 @@ from coterie.kernel.records import (
     ClaimPromised,
     ConnectionChanged,
     Diverged,
+    EdgeActivated,
+    EdgeMoved,
+    EdgeRefused,
+    EdgeRetired,
+    EdgeVoted,
     ExecutedUpTo,
     InputsHeld,
     LeadingBegun,
@@ -273,6 +278,24 @@ _VIEWS: dict[type, ToRow] = {
         "number": record.orders,
         "count": record.inputs,
     },
+    EdgeVoted: lambda record: {
+        "event": "voted",
+        "claim": claim_row(record.claim),
+        "reason": record.edge,
+    },
+    EdgeMoved: lambda record: {
+        "event": "moved",
+        "claim": claim_row(record.claim),
+        "reason": record.edge,
+    },
+    EdgeActivated: lambda record: {
+        "event": "activated",
+        "claim": claim_row(record.claim),
+        "number": record.state.number,
+        "digest": record.state.digest,
+    },
+    EdgeRefused: lambda record: {"event": "refused", "claim": claim_row(record.claim)},
+    EdgeRetired: lambda _record: {"event": "retired"},
 }
 
 _EXECUTIONS: dict[type, ToRow] = {

@@ -15,6 +15,7 @@ from coterie.kernel.decoding import Decoder
 from coterie.kernel.records import (
     ClaimPromised,
     Diverged,
+    EdgeActivated,
     ExecutedUpTo,
     LeadingBegun,
     OrdersKnown,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from coterie.pipeline.lake.lake import Lake
 
 EDGE = "@edge"
+Found = tuple[tuple[str, int, int, int], str, Any]
+"""Where something stands, in which table, and the row."""
 _orders = Decoder(list[Order])
 _NOBODY = Roster((), 0)
 _WRITTEN = ("order_runs", "executions", "released", "inputs_held", "program_views")
@@ -176,7 +179,23 @@ def rows_of(lake: Lake, group: str, lives: LivesRead) -> Iterator[tuple[str, Row
         if lives.counts(row)
     ]
     found.sort(key=lambda each: each[0])
+    if any(row.get("event") == "activated" for _, _, row in found):
+        found = _by_epochs(found)
     return ((table, row) for _, table, row in found)
+
+
+def _by_epochs(found: list[Found]) -> list[Found]:
+    """Put what edges wrote that took each other's place behind each other, as they were active."""
+    keyed, epoch, writer = [], 0, ""
+    for each in found:
+        row = each[2]
+        if row["replica"] != writer:
+            epoch, writer = 0, row["replica"]
+        if row.get("event") == "activated":
+            epoch = row["claim"]["view"]
+        keyed.append((epoch, each))
+    keyed.sort(key=lambda each: each[0])
+    return [each for _, each in keyed]
 
 
 def _claim(row: dict[str, Any] | None) -> PrimaryClaim:
@@ -190,7 +209,8 @@ def _feed(tracker: ProgramTracker, group: str, table: str, row: Row) -> None:
     match table:
         case "released":
             tracker.release(
-                *(row["conn"], row["byte_offset"], row["length"], row["crc"], row["rests_on"])
+                *(row["conn"], row["byte_offset"], row["length"], row["crc"], row["rests_on"]),
+                edge=row["replica"],
             )
         case "inputs_held":
             if group.endswith(EDGE):
@@ -238,6 +258,8 @@ def _record(  # noqa: C901, PLR0911 -- one a kind
             return SideBranchDiscarded(
                 **who, number=number, count=row["count"], was_stored=row["flag"], claim=claim
             )
+        case "activated":
+            return EdgeActivated(**who, claim=claim, state=_state(row), runs=[])
         case "diverged":
             return Diverged(**who, number=number, reason=row["reason"])
         case _:
@@ -261,6 +283,7 @@ _LOOKS_AT: dict[str, Iterable[str]] = {
     "started": ("one chain of primary views",),
     "state": ("consecutive states",),
     "leads": ("quorum held",),
+    "activated": ("quorum held",),
     "discarded": ("quorum held",),
 }
 """What each check looks at: a table, or an event of `program_views`."""

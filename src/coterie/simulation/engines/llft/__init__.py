@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 PROGRAMS = ("relay", "counter", "timers", "pages")
 GUARDS = ("quorum", "none")
 BACKUPS = ("active", "logged")
+OUTAGES = ("outage", "outage", "outage")
+"""With standbys, machines of edges are away for long as often as three other faults happen."""
 
 
 class LlftFamily(Family):
@@ -35,6 +37,12 @@ class LlftFamily(Family):
             "what backups do: 'active' (they execute orders), or 'logged': they keep orders and "
             "states, and who is to lead executes the rest",
             metavar="HOW",
+        ),
+        Extra(
+            "--standby",
+            "whether each edge has one ('yes' or 'no'), which takes its place if all replicas on "
+            "the roster agree; only with the guard",
+            metavar="WHETHER",
         ),
     )
     replicas = 3
@@ -60,13 +68,20 @@ class LlftFamily(Family):
             raise NotOffered(f"--program {program} is not there: choose {' or '.join(PROGRAMS)}")
         if guard not in GUARDS:
             raise NotOffered(f"--guard {guard} is not there: choose {' or '.join(GUARDS)}")
+        standby = asked.extras.get("standby") or "no"
+        if standby not in {"yes", "no"}:
+            raise NotOffered(f"--standby {standby} is not there: choose yes or no")
+        if standby == "yes" and (guard != "quorum" or backups != "active"):
+            raise NotOffered("--standby yes is there with --guard quorum and active backups alone")
+        has_outages = standby == "yes" and asked.faults == self.faults
         return ProgramOptions(
+            standby=standby,
             program=program,
             guard=guard,
             backups=backups,
             replicas=asked.replicas,
             duration=asked.duration,
-            faults=asked.faults,
+            faults=(*asked.faults, *OUTAGES) if has_outages else asked.faults,
             journals=asked.journals,
         )
 
@@ -85,7 +100,8 @@ class LlftFamily(Family):
     def title(self, options: ProgramOptions) -> str:
         """Say what is run."""
         said = f"llft {options.program}, guard {options.guard}, {options.replicas} replicas"
-        return said + (", logged" if options.backups == "logged" else "")
+        said += ", logged" if options.backups == "logged" else ""
+        return said + (", with standby edges" if options.standby == "yes" else "")
 
     def lines(self, runs: Sequence[SeedRun]) -> list[str]:
         """Say how programs fared."""
@@ -97,6 +113,8 @@ class LlftFamily(Family):
         served = f"{sums['answered']:,} of {sums['asked']:,} requests answered, a run at least "
         served += f"{answered[0]:,}, in the middle {answered[len(answered) // 2]:,}; "
         served += f"{sums['broken']:,} connections broken"
+        if sums["edges installed"]:
+            said += f", replaced by their standbys {sums['edges installed']:,} times"
         lines = [said, served]
         if sums["discarded"]:
             hit = sum(bool(run.figures.get("discarded")) for run in runs)
@@ -107,5 +125,14 @@ class LlftFamily(Family):
         return lines
 
 
-FIGURES = ("orders", "rosters", "edges lost", "asked", "answered", "broken", "discarded")
+FIGURES = (
+    "orders",
+    "rosters",
+    "edges lost",
+    "edges installed",
+    "asked",
+    "answered",
+    "broken",
+    "discarded",
+)
 """What runs of programs count."""

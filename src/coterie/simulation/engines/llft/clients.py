@@ -30,6 +30,8 @@ class ProgramClient:
     def __init__(self, name: str) -> None:
         self.name = name
         self.conn = ""
+        self.at = ""
+        """On which machine the edge of that connection is."""
         self.got = b""
         self.waits_for = 0
         """The number of the request that is not answered yet; 0 for none."""
@@ -57,6 +59,7 @@ class ProgramClients:
         self._reply = PROGRAMS[world.front].reply
         world.takes_of, world.wrote_to = self._takes, self._wrote
         world.broke_at, world.closed_at = self._broke, self._closed
+        world.died = self._died
 
     def start(self) -> None:
         """Begin."""
@@ -90,7 +93,12 @@ class ProgramClients:
     def ask(self, client: ProgramClient) -> None:
         """Send a request, on a new connection if there is none."""
         world = self._world
-        edge, machine = world.edge(world.front), world.machines[world.edges[world.front]]
+        # On a new connection, clients go to whichever edge they hear of: perhaps an old one.
+        places = [id for id in world.edges[world.front] if world.edge(world.front, id) is not None]
+        if not client.conn and places:
+            client.at = places[0] if len(places) == 1 else self._random.choice(places)
+        edge = world.edge(world.front, client.at) if client.at in places else None
+        machine = world.machines[client.at or world.edges[world.front][0]]
         if edge is None or machine.is_paused:
             return
         self.asked += 1
@@ -112,9 +120,9 @@ class ProgramClients:
 
     def _hang_up(self, client: ProgramClient) -> None:
         world, conn = self._world, client.conn
-        edge = world.edge(world.front)
+        edge = world.edge(world.front, client.at)
         if edge is not None and conn in edge.lines:
-            world.machines[world.edges[world.front]].call(lambda: edge.end(conn))
+            world.machines[client.at].call(lambda: edge.end(conn))
         self._forget(client)
 
     def _forget(self, client: ProgramClient) -> None:
@@ -123,7 +131,12 @@ class ProgramClients:
 
     def _broke(self, conn: str) -> None:
         for client in self._clients.values():
-            if client.conn and conn in {"", client.conn}:
+            if client.conn and conn == client.conn:
+                self._forget(client)
+
+    def _died(self, edge: str) -> None:
+        for client in self._clients.values():
+            if client.conn and client.at == edge:
                 self._forget(client)
 
     def _closed(self, conn: str) -> None:
@@ -149,9 +162,10 @@ class ProgramClients:
 
     def _take_rest(self, conn: str, rest: bytes) -> None:
         world = self._world
-        edge, machine = world.edge(world.front), world.machines[world.edges[world.front]]
-        if edge is not None and any(each.conn == conn for each in self._clients.values()):
-            machine.call(lambda: edge.took(conn, len(rest)))
+        client = next((each for each in self._clients.values() if each.conn == conn), None)
+        edge = None if client is None else world.edge(world.front, client.at)
+        if client is not None and edge is not None:
+            world.machines[client.at].call(lambda: edge.took(conn, len(rest)))
             self._take(conn, rest)
 
     def _take(self, conn: str, data: bytes) -> None:

@@ -8,6 +8,11 @@ from coterie.kernel.records import (
     ClaimPromised,
     ConnectionChanged,
     Diverged,
+    EdgeActivated,
+    EdgeMoved,
+    EdgeRefused,
+    EdgeRetired,
+    EdgeVoted,
     ExecutedUpTo,
     InputsHeld,
     LeadingBegun,
@@ -58,6 +63,16 @@ def describe(record: Record) -> str:  # noqa: C901, PLR0911, PLR0912 -- one answ
             return f"{'opens' if is_open else 'ends'} {conn}"
         case LeadingBegun(claim=claim, base=base, with_edge=with_edge):
             return f"leads by {claim} from {base}" + ("" if with_edge else ", without its edge")
+        case EdgeVoted(claim=claim, edge=edge):
+            return f"votes for {edge} by {claim}"
+        case EdgeMoved(claim=claim, edge=edge):
+            return f"moves to {edge}, which began by {claim}"
+        case EdgeActivated(claim=claim, state=state):
+            return f"takes the other edge's place by {claim}, from {state.number} on"
+        case EdgeRefused(claim=claim):
+            return f"never begins by {claim}"
+        case EdgeRetired():
+            return "retires"
         case Diverged(number=number, reason=reason):
             return f"diverges at {number}: {reason}"
         case _:

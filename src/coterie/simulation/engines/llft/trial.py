@@ -36,6 +36,7 @@ class ProgramOptions(Options, frozen=True, kw_only=True):
     program: str = "relay"
     guard: str = "quorum"
     backups: str = "active"
+    standby: str = "no"
     replicas: int = 3
     duration: Duration = seconds(20)
     faults: tuple[str, ...] = FAULTS
@@ -57,8 +58,8 @@ class ProgramTrial(Trial):
         options: ProgramOptions,
         *,
         trace: Callable[[str], None] | None = None,
-        replica_kind: type[ProgramReplica] = ProgramReplica,
-        edge_kind: type[Edge] = Edge,
+        replica_kind: type[ProgramReplica] | None = None,
+        edge_kind: type[Edge] | None = None,
     ) -> None:
         self.seed, self.options = seed, options
         self.rests = options.rests
@@ -69,6 +70,7 @@ class ProgramTrial(Trial):
             replicas=options.replicas,
             guard=Guard(options.guard),
             backups=Backups(options.backups),
+            has_standby=options.standby == "yes",
             replica_kind=replica_kind,
             edge_kind=edge_kind,
         )
@@ -127,6 +129,7 @@ class ProgramTrial(Trial):
             "orders": sum(len(tracker.chain) for tracker in trackers),
             "rosters": sum(tracker.rosters for tracker in trackers),
             "edges lost": self.world.edges_lost,
+            "edges installed": sum(tracker.installed for tracker in trackers),
             "asked": self.clients.asked,
             "answered": self.clients.answered,
             "broken": self.clients.broken,

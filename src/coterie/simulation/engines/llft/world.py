@@ -7,7 +7,7 @@ begins with what its journal tells.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from coterie.checking.llft import ProgramTracker
 from coterie.journal.engines.llft import LLFT
 from coterie.journal.format import Sync
 from coterie.kernel.claims import Roster, RosterLine
+from coterie.kernel.clock import milliseconds
 from coterie.kernel.layers import Layer
 from coterie.kernel.replica import Replica
 from coterie.kernel.views import Configuration, Member
@@ -22,8 +23,10 @@ from coterie.llft.connections import EDGE, PeerEdge
 from coterie.llft.edge import Edge
 from coterie.llft.following import ReplicaStanding
 from coterie.llft.memory import EdgeMemory, ReplicaMemory
+from coterie.llft.moving import MovingReplica
 from coterie.llft.replica import ProgramReplica
 from coterie.llft.settings import Backups, Guard, LlftSettings
+from coterie.llft.standby import StandbyEdge
 from coterie.simulation.engines.llft.describe import describe
 from coterie.simulation.engines.llft.programs import PROGRAMS
 from coterie.simulation.world.resident import Resident
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
     from coterie.simulation.engines.llft.programs import CounterProgram
     from coterie.simulation.world.machine import Machine
 
+
+EDGE_PATIENCE = milliseconds(700)
+"""How soon another edge takes the place of one: there is little time in a run."""
 
 SYNCED = replace(SIMULATED_JOURNAL, journal=replace(SIMULATED_JOURNAL.journal, sync=Sync.TURN))
 """How journals are kept: nothing leaves before what it rests on is on disk."""
@@ -116,9 +122,10 @@ class ProgramResident(LlftResident):
     def build(self, process: Process) -> Replica:
         """Build the replica with its memory."""
         context, world = self.make_context(process), self._world
+        edges = world.edges[self.group]
         engine = world.replica_kind(
             context,
-            edge=world.edges[self.group],
+            **({"edges": edges} if len(edges) > 1 else {"edge": edges[0]}),
             roster=world.rosters[self.group],
             make_program=world.programs[self.group],
             memory=self.memory,
@@ -151,8 +158,10 @@ class EdgeResident(LlftResident):
     def build(self, process: Process) -> Replica:
         """Build the edge with its memory."""
         context, world, program = self.make_context(process), self._world, self._program
+        edges = world.edges[program]
         engine = world.edge_kind(
             context,
+            **({"edges": edges, "neighbours": world.neighbours(program)} if len(edges) > 1 else {}),
             program=program,
             replicas=world.configurations[program].members,
             roster=world.rosters[program],
@@ -192,7 +201,7 @@ class EdgeResident(LlftResident):
         if self.replica is not None:
             self._world.edges_lost += 1
         super().end()
-        self._world.edge_died(self._program)
+        self._world.edge_died(self._program, self.machine.id)
 
 
 class ProgramWorld(World):
@@ -208,28 +217,36 @@ class ProgramWorld(World):
         program: str,
         replicas: int,
         guard: Guard,
-        replica_kind: type[ProgramReplica] = ProgramReplica,
-        edge_kind: type[Edge] = Edge,
+        replica_kind: type[ProgramReplica] | None = None,
+        edge_kind: type[Edge] | None = None,
         settings: LlftSettings | None = None,
         backups: Backups = Backups.ACTIVE,
+        has_standby: bool = False,
     ) -> None:
         super().__init__(VirtualTime(seed=seed), journal=SYNCED)
-        self.llft = settings or LlftSettings(guard=guard, state_every=64, backups=backups)
-        self.replica_kind, self.edge_kind = replica_kind, edge_kind
+        self.llft = settings or LlftSettings(
+            guard=guard, state_every=64, backups=backups, edge_patience=EDGE_PATIENCE
+        )
+        self.replica_kind: Any = replica_kind or (MovingReplica if has_standby else ProgramReplica)
+        self.edge_kind: Any = edge_kind or (StandbyEdge if has_standby else Edge)
         names = tuple("abcdefg"[:replicas])
         self.front = program
         """The program that clients speak with."""
         groups = ["counter", "relay"] if program == "relay" else [program]
         self.programs: Mapping[str, Callable[[], CounterProgram]] = {g: PROGRAMS[g] for g in groups}
         self.configurations = {group: Configuration(1, names) for group in groups}
-        self.edges = dict(zip(groups, "yz", strict=False))
+        places = ("yu", "zv") if has_standby else ("y", "z")
+        self.edges: dict[str, tuple[str, ...]] = {
+            group: tuple(ids) for group, ids in zip(groups, places, strict=False)
+        }
+        """The machines of each program's edge: the first, and its standby if there is one."""
         lives = tuple(
             RosterLine(Member(id, 1), rank, is_whole=True) for rank, id in enumerate(names, 1)
         )
         self.rosters = {group: Roster(lives, replicas + 1) for group in groups}
         self.calls: dict[str, dict[str, PeerEdge]] = {
             group: {
-                conn: PeerEdge("counter" + EDGE, self.edges["counter"])
+                conn: PeerEdge("counter" + EDGE, self.edges["counter"][0])
                 for conn in PROGRAMS[group].calls
             }
             for group in groups
@@ -244,13 +261,17 @@ class ProgramWorld(World):
         self.wrote_to: Callable[[str, bytes, bytes], None] = lambda _conn, _data, _rest: None
         self.closed_at: Callable[[str], None] = lambda _conn: None
         self.broke_at: Callable[[str], None] = lambda _conn: None
+        self.died: Callable[[str], None] = lambda _edge: None
+        """Called when a machine with an edge that clients speak with dies."""
         for group in groups:
             for id in names:
                 machine = self.machine(id)
                 machine.put(ProgramResident(machine, group, self))
         for group in groups:
-            machine = self.machine(self.edges[group])
-            machine.put(EdgeResident(machine, group, self))
+            for id in self.edges[group]:
+                machine = self.machine(id)
+                machine.put(EdgeResident(machine, group, self))
+                self.replaceable.append(id)
 
     def record(self, record: Record) -> None:
         """Watch a record."""
@@ -258,18 +279,26 @@ class ProgramWorld(World):
         if self.simulation.trace is not None:
             self.simulation.note(f"{record.group}/{record.member} {describe(record)}")
 
-    def edge_died(self, program: str) -> None:
-        """Break all connections of clients."""
+    def neighbours(self, program: str) -> dict[str, tuple[str, ...]]:
+        """Give the edges of the programs that one speaks with."""
+        return {group + EDGE: ids for group, ids in self.edges.items() if group != program}
+
+    def edge_died(self, program: str, id: str) -> None:
+        """Break all connections of clients that were there."""
         if program == self.front:
-            self.broke_at("")
+            self.died(id)
 
     # ---- looking
 
-    def edge(self, program: str) -> Edge | None:
-        """Give the edge of a program, if it is up."""
-        resident = self.machines[self.edges[program]].residents[program + EDGE]
-        assert isinstance(resident, EdgeResident)
-        return resident.engine
+    def edge(self, program: str, id: str = "") -> Edge | None:
+        """Give the edge of a program, if it is up; of two the one that began last, or one."""
+        found = []
+        for each in [id] if id else self.edges[program]:
+            resident = self.machines[each].residents[program + EDGE]
+            assert isinstance(resident, EdgeResident)
+            if resident.engine is not None and is_active(resident.engine):
+                found.append(resident.engine)
+        return max(found, key=epoch_of, default=None)
 
     def replicas_of(self, program: str) -> list[ProgramReplica]:
         """Give the replicas of a program that are up."""
@@ -293,6 +322,7 @@ class ProgramWorld(World):
             and set(edge.roster.whole) == {each.me for each in replicas}
             and all(each.standing in settled for each in replicas)
             and all(each.execution.view == edge.fence for each in replicas)
+            and all(each.edge == edge.context.me.id for each in replicas)
         )
 
     def describe(self) -> str:
@@ -306,3 +336,13 @@ class ProgramWorld(World):
                 for each in self.replicas_of(group)
             ]
         return ", ".join(words)
+
+
+def is_active(edge: Edge) -> bool:
+    """Say whether an edge takes clients: a standby does not."""
+    return not isinstance(edge, StandbyEdge) or edge.is_active
+
+
+def epoch_of(edge: Edge) -> int:
+    """Give when an edge began."""
+    return edge.epoch.view if isinstance(edge, StandbyEdge) else 0
