@@ -141,8 +141,21 @@ def test_the_pipeline_is_installed_once_a_command_is_found_right(checkout: Check
 @pytest.mark.parametrize("command", ["campaign", "demo"])
 def test_what_needs_spark_brings_it(checkout: Checkout, command: str) -> None:
     """The demo is what a newcomer tries first, in a fresh checkout."""
-    assert checkout.run("coterie", command, "--help")[:2] == (0, f"ran: {command} --help\n")
+    assert checkout.run("coterie", command, "--seed", "3")[:2] == (0, f"ran: {command} --seed 3\n")
     assert checkout.installed() == [*BASE, "coterie[pipeline]"]
+
+
+@pytest.mark.parametrize("command", [("demo", "program"), ("program", "run", "--", "x", "--help")])
+def test_what_needs_programs_brings_that(checkout: Checkout, command: tuple[str, ...]) -> None:
+    """The demo of a program waited two minutes for replicas that could not start."""
+    assert checkout.run("coterie", *command)[0] == 0
+    assert checkout.installed() == [*BASE, "coterie[program]"]
+
+
+@pytest.mark.parametrize("command", ["campaign", "demo", "bench", "program", "pipeline"])
+def test_help_needs_nothing_else(checkout: Checkout, command: str) -> None:
+    assert checkout.run("coterie", command, "order", "--help")[0] == 0
+    assert checkout.installed() == BASE
 
 
 def test_a_failed_installation_is_shown_and_done_again(checkout: Checkout) -> None:

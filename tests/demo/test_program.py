@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
 from coterie.bench.harness.controller import free_ports
-from coterie.demo.program import REQUESTS, show_program
+from coterie.demo.program import REQUESTS, ProgramDemoFailed, show_program
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@pytest.mark.slow  # real processes, and a port that somebody has
+def test_a_server_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -> None:
+    """It was waited for, for two minutes, and nobody heard what it had said."""
+    ended = pytest.raises(ProgramDemoFailed, match=r"ended with status \d+\s+it said:")
+    with socket.create_server(("127.0.0.1", 0)) as taken, ended as failed:
+        show_program(tmp_path, taken.getsockname()[1], lambda said: None)
+    assert "in use" in str(failed.value)
 
 
 @pytest.mark.long  # real processes, killed three times

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PATIENCE = 120.0
 PAGE = "The page is still here.\n"
 REQUESTS = 200
+_LAST_LINES = 5
 
 
 class ProgramDemoFailed(CoterieError):
@@ -51,7 +52,9 @@ def show_program(folder: Path, port: int, say: Callable[[str], None]) -> None:
         )
     state = folder / "coterie" / "web"
     try:
-        _watch(state, port, say)
+        _watch(state, port, say, process)
+    except ProgramDemoFailed as failed:
+        raise ProgramDemoFailed(f"{failed}{_last_words(folder / 'run.log')}") from None
     finally:
         try:
             give_order(state, Stop())
@@ -61,14 +64,22 @@ def show_program(folder: Path, port: int, say: Callable[[str], None]) -> None:
             process.wait()
 
 
-def _watch(state: Path, port: int, say: Callable[[str], None]) -> None:
-    leader = _leader(state)
+def _last_words(log: Path) -> str:
+    """Give what the server said last, if it said anything."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+    return "".join(f"\n  {line}" for line in ("it said:", *lines)) if lines else ""
+
+
+def _watch(
+    state: Path, port: int, say: Callable[[str], None], server: subprocess.Popen[bytes]
+) -> None:
+    leader = _leader(state, server)
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     _ask(client)
     mine = client.sock
     say(f"one client has connected to port {port}; {leader.id} leads, with two others behind it")
     for what in ("app", "agent", "app"):
-        leader = _leader(state)
+        leader = _leader(state, server)
         victim = int(leader.more["app"]) if what == "app" else leader.pid
         say(f"$ kill -9 {victim}    # the {what} of {leader.id}, which leads")
         os.kill(victim, signal.SIGKILL)
@@ -89,10 +100,12 @@ def _ask(client: http.client.HTTPConnection) -> float:
     return (time.perf_counter() - begun) * 1000
 
 
-def _leader(state: Path) -> ProcessSeen:
+def _leader(state: Path, server: subprocess.Popen[bytes]) -> ProcessSeen:
     """Wait until all replicas have the state; give the one that leads."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
+        if server.poll() is not None:
+            raise ProgramDemoFailed(f"`coterie program run` ended with status {server.returncode}")
         try:
             seen = [each for each in give_order(state, Look()).processes if each.id != "edge"]
         except CoterieError:
