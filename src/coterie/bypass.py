@@ -88,14 +88,15 @@ class Bypass:
         if packet is not None:
             if not self._is_next(multicast, rank, packet):
                 return False
+            # Nothing waits for stability where nothing waits in the order.
             batch = multicast.take_next(
-                rank, packet.number, packet.first, ITSELF_HEADER, ITSELF, packet.payloads
+                *(rank, packet.number, packet.first, ITSELF_HEADER, ITSELF, packet.payloads),
+                packet.received,
             )
             self._order.pass_next(batch)
             self._upper.deliver_next(self._primary.accept_next(batch))
-            # Nothing waits for stability where nothing waits in the order.
-            multicast.on_received_vector(rank, packet.received)
-            multicast.is_urgent |= packet.is_urgent
+            if packet.is_urgent:
+                multicast.is_urgent = True
         elif told is None:
             return False
         if type(told) is AckEntries:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from tests.ordering.watching import Watch, token_in
 from tests.papers.scenes import until_delivered, until_views
 from tests.simulation.scripted import scripted_group
 
-from coterie.kernel.clock import milliseconds, seconds
+from coterie.kernel.clock import Duration, milliseconds, seconds
 from coterie.membership.messages import Data, Nak, Repair
 from coterie.ordering.token import Token, TokenArrived, TokenWanted
+from coterie.simulation.world.settings import SIMULATED_SETTINGS
 
 if TYPE_CHECKING:
     from tests.simulation.scripted import ScriptedNetwork
@@ -192,3 +194,38 @@ def test_numbers_and_safety_travel_with_the_token() -> None:
     assert [1, 1, 1] in known
     assert network.lost == []
     assert all(host.delivered == [b"x"] for host in group)
+
+
+def test_a_token_that_is_kept_packs_more_and_goes_round_less_often() -> None:
+    def rounds(hold: Duration) -> tuple[int, int, list[bytes]]:
+        settings = msgspec.structs.replace(SIMULATED_SETTINGS, token_hold=hold)
+        group, network = scripted_group("TOKEN:VSYNC", "abc", settings=settings)
+        watch = Watch(network)
+        for number in range(100):
+            for id in "abc":
+                group[id].cast(b"%s %d" % (id.encode(), number))
+            group.run(milliseconds(1))
+        group.run(milliseconds(500))
+        first, *others = [host.delivered for host in group]
+        assert all(host == first for host in others)
+        return len(hops(watch)), len(watch.packets), first
+
+    hot, kept = rounds(milliseconds(0)), rounds(milliseconds(3))
+    assert len(hot[2]) == len(kept[2]) == 300
+    assert kept[0] < hot[0]
+    assert kept[1] < hot[1]
+
+
+def test_a_token_that_is_kept_is_asked_for_and_rests_in_the_end_as_any_other() -> None:
+    settings = msgspec.structs.replace(SIMULATED_SETTINGS, token_hold=milliseconds(5))
+    group, network = scripted_group("TOKEN:VSYNC", "abc", settings=settings)
+    watch = Watch(network)
+    group["b"].cast(b"x")
+    group.run(milliseconds(4))
+    assert all(host.delivered == [] for host in group), "it is kept"
+    group.run(seconds(1))
+    assert all(host.delivered == [b"x"] for host in group)
+    assert hops(watch)[:2] == [("a", "b"), ("b", "c")]
+    watch.clear()
+    group.run(seconds(1))
+    assert watch.tokens == []

@@ -35,7 +35,7 @@ QUICK = TransportSettings(retry_first=milliseconds(5), retry_max=milliseconds(20
 
 
 class Silent:
-    def frame_arrived(self, frame: Frame) -> None:
+    def frame_arrived(self, frame: Frame, *, alone: bool = False) -> None:
         pass
 
     def peer_refused(self, peer: str) -> None:

@@ -50,7 +50,7 @@ class End:
         self.refused: list[str] = []
         self.transport: Transport
 
-    def frame_arrived(self, frame: Frame) -> None:
+    def frame_arrived(self, frame: Frame, *, alone: bool = False) -> None:  # noqa: ARG002 -- as drivers have it
         self.frames.append(frame)
 
     def peer_refused(self, peer: str) -> None:

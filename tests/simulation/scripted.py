@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from tests.seeded import seeded
 
+from coterie.kernel.settings import Settings
 from coterie.kernel.wire import Envelope, Frame, decode_frame, encode_frame
 from coterie.membership.messages import Data, Repair, VsyncMessage
 from coterie.simulation import Simulation, seconds
 from coterie.simulation.world.network import SimulatedNetwork
+from coterie.simulation.world.settings import SIMULATED_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,12 +76,14 @@ class ScriptedNetwork(SimulatedNetwork):
         return True
 
 
-def scripted_group(stack: str, names: str, *, alone: str = "") -> tuple[Group, ScriptedNetwork]:
+def scripted_group(
+    stack: str, names: str, *, alone: str = "", settings: Settings = SIMULATED_SETTINGS
+) -> tuple[Group, ScriptedNetwork]:
     """A group on a network that obeys: all in one view, with ranks in the order of *names*.
 
     Those in *alone* are up too, but cut off from the others and from each other.
     """
-    simulation = Simulation(seed=1, stack=stack)
+    simulation = Simulation(seed=1, stack=stack, settings=settings)
     network = ScriptedNetwork()
     simulation.network = network
     group = simulation.group(*names, *alone)

@@ -177,6 +177,9 @@ class Keeper:
         more is given. It raises `StorageFailed` only if turns could not be synced either.
         """
         # After most turns nothing is due, and that is to be seen at once.
+        size = self.writer.bytes_written - self._snapshot_at
+        if self._dump is None and size < self.settings.snapshot_bytes:
+            return None
         if self._dump is None and not self._is_enough_written():
             return None
         if self._is_busy or self.writer.failure is not None:

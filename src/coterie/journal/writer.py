@@ -136,6 +136,7 @@ class JournalWriter:
         self._stable = stable
         self._boot_id = disk.boot_id
         self._family = family
+        self._has_been_primary = stable.has_been_primary
         self._promises = self.memory.promises
         """The promises that are on stable storage."""
         # What is synced now and then whatever the mode must then be there as a whole.
@@ -189,7 +190,7 @@ class JournalWriter:
             raise self.failure
         if not records:
             return
-        if not self._stable.has_been_primary and not self._family.sets_recovery_bit.isdisjoint(
+        if not self._has_been_primary and not self._family.sets_recovery_bit.isdisjoint(
             map(type, records)
         ):
             self._set_recovery_bit()
@@ -367,7 +368,9 @@ class JournalWriter:
 
     def _set_recovery_bit(self) -> None:
         try:
-            self._stable.set_been_primary()
+            if not self._stable.has_been_primary:
+                self._stable.set_been_primary()
+            self._has_been_primary = True
         except OSError as error:
             self.fail(error, "the recovery bit could not be set")
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _START = struct.Struct("!2sBBI")
 _HEAD = struct.Struct("!2sBBII")
+_CHECKSUM = struct.Struct("!I")
 _START_BYTES = _START.size
 HEAD_BYTES = _HEAD.size
 
@@ -52,7 +53,7 @@ class Framing:
     def encode(self, body: bytes) -> bytes:
         """Give the frame around a body."""
         start = _START.pack(self.magic, self.version, 0, len(body))
-        return b"".join((start, crc32(body, crc32(start)).to_bytes(4), body))
+        return start + _CHECKSUM.pack(crc32(body, crc32(start))) + body
 
     def decode(self, frame: bytes | memoryview, *, frame_bytes_max: int) -> memoryview:
         """Give the body of one whole frame; raise `FrameError` if it is not one of ours."""
@@ -108,11 +109,14 @@ class FrameReader:
 
     def feed(self, data: bytes) -> Iterable[memoryview]:
         """Take bytes in; give the bodies they complete, until `FrameError` is raised."""
-        body = self._whole(data)
+        body = self.whole(data)
         return self._cut(data) if body is None else (body,)
 
-    def _whole(self, data: bytes) -> memoryview | None:
-        """Give the body if *data* is one good frame, neither more nor less, as most arrive."""
+    def whole(self, data: bytes) -> memoryview | None:
+        """Give the body if *data* is one good frame, neither more nor less, as most arrive.
+
+        If it is not, nothing has changed: `feed` takes it.
+        """
         if self._buffer or len(data) < HEAD_BYTES:
             return None
         framing = self._framing

@@ -294,13 +294,14 @@ class Process:
         if sender not in self._known_peers:
             self._receive_from_stranger(frame)
             return
-        if not self.detector.heard(sender, frame.incarnation, self.now):
+        detector, incarnation = self.detector, frame.incarnation
+        if not detector.heard(sender, incarnation, self.now):
             self.count("process.frames_from_earlier_lives")
             return
         if frame.heartbeat is not None:
-            self.detector.heartbeat(sender, frame.heartbeat, self.now)
+            detector.heartbeat(sender, frame.heartbeat, self.now)
         for envelope in frame.envelopes:
-            if envelope.incarnation == frame.incarnation:
+            if envelope.incarnation == incarnation:
                 self._hand_over(sender, envelope)
             else:
                 self.count("process.messages_malformed", len(envelope.messages))

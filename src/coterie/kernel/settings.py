@@ -94,6 +94,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # The rotating token.
     token_resend: Duration = milliseconds(30)
     """How long a member that passed the token waits for a sign of it before sending it again."""
+    token_hold: Duration = Duration(0)
+    """How long a member keeps the token before it uses it and passes it on (**objects** 6.3): more
+    is packed together, and everything waits longer. Well below `token_resend`."""
 
 
 DEFAULT_SETTINGS = Settings()

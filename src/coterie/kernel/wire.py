@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.kernel.decoding import Decoder
+from coterie.kernel.decoding import DECODE_ERRORS, Decoder
 from coterie.kernel.errors import FrameError
 from coterie.kernel.framing import FrameReader, Framing
 from coterie.kernel.views import ReplicaId
@@ -60,6 +60,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = Decoder(Frame)
+_decode_quickly = _decoder.decode_quickly
 _encode_body = _encoder.encode
 
 
@@ -81,6 +82,21 @@ def decode_body(body: bytes | memoryview | msgspec.Raw) -> Frame:
         raise FrameError("body", f"a frame cannot be read: {error}") from None
 
 
+_FEW = [bytes([0x90 | count]) for count in range(16)]
+"""How arrays of so many items begin."""
+
+
+def _array_head(count: int) -> bytes:
+    """Give how an array of 16 or more items begins."""
+    return b"\xdc" + count.to_bytes(2) if count < 1 << 16 else b"\xdd" + count.to_bytes(4)
+
+
+def _begin_body(process: ReplicaId, incarnation: int, group: str, life: int) -> bytes:
+    """Give all of a body with one envelope and no heartbeat that stands before its messages."""
+    body = _encode_body(Frame(process, incarnation, None, [Envelope(group, life, [])]))
+    return body.removesuffix(_FEW[0])
+
+
 class FrameStream:
     """Reads frames from a byte stream.
 
@@ -91,6 +107,19 @@ class FrameStream:
 
     def __init__(self, *, frame_bytes_max: int) -> None:
         self._reader = FrameReader(FRAMING, frame_bytes_max=frame_bytes_max)
+
+    def whole(self, data: bytes) -> Frame | None:
+        """Give the frame if *data* is one good frame, neither more nor less, as most arrive.
+
+        If it is not, nothing has changed: `feed` takes it.
+        """
+        body = self._reader.whole(data)
+        if body is None:
+            return None
+        try:
+            return _decode_quickly(body)
+        except DECODE_ERRORS:
+            return None
 
     def feed(self, data: bytes) -> Iterator[Frame | FrameError]:
         """Take bytes in; give the frames they complete, and errors for the ones to drop."""
@@ -106,7 +135,7 @@ class FrameStream:
 class Outbox:
     """What one process sends in the running turn, gathered by destination."""
 
-    __slots__ = ("_lines", "_shared", "_shared_by", "_shared_to")
+    __slots__ = ("_begin", "_begun_by", "_lines", "_shared", "_shared_by", "_shared_to")
 
     def __init__(self) -> None:
         # destination -> (group, life of the sending replica) -> encoded messages in order
@@ -116,6 +145,9 @@ class Outbox:
         self._shared: list[bytes] = []
         self._shared_by = ("", 0)
         self._shared_to: Sequence[ReplicaId] = ()
+        # How the frame around such messages begins, and of what it was made: it stays the same.
+        self._begun_by = ("", 0, "", 0)
+        self._begin = b""
 
     def __bool__(self) -> bool:
         return bool(self._shared or self._lines)
@@ -176,8 +208,12 @@ class Outbox:
                 guests and any(each in guests for each in to)
             ):
                 self._shared = []
-                envelope = Envelope(group, life, [*map(msgspec.Raw, texts)])
-                frame = encode_frame(Frame(process, incarnation, None, [envelope]))
+                said = (process, incarnation, group, life)
+                if said != self._begun_by:
+                    self._begun_by, self._begin = said, _begin_body(*said)
+                count = len(texts)
+                few = _FEW[count] if count < len(_FEW) else _array_head(count)
+                frame = FRAMING.encode(b"".join((self._begin, few, *texts)))
                 return [(destination, frame) for destination in sorted(to)]
         self._share_out()
         lines = self._lines

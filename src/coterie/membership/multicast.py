@@ -132,8 +132,12 @@ class Multicast:
         header: bytes,
         parsed: object,
         payloads: list[bytes],
+        vector: Sequence[int] | None = None,
     ) -> Batch:
-        """Do what `take` and `pass_up` do, in the common case only (`is_next`); give the batch."""
+        """Do what `take` and `pass_up` do, in the common case only (`is_next`); give the batch.
+
+        With a *vector* also what `on_received_vector` does, which looks at stability once for both.
+        """
         batch = Batch(self.view, self.members[rank], rank, number, first, header, parsed, payloads)
         self._packets[rank][number] = batch
         self._bytes_unacked += batch.size
@@ -141,7 +145,11 @@ class Multicast:
         self._is_unacked = True
         self._known[rank] = self.received[rank] = self._passed[rank] = number
         self._acked[self.rank][rank] = number
-        self._settle((rank,))
+        news = None if vector is None else self._learn(rank, vector)
+        if not news:
+            self._settle((rank,))
+        else:
+            self._settle(news if rank in news else [*news, rank])
         return batch
 
     def take(  # noqa: PLR0913, PLR0917 -- the fields of a packet
@@ -202,13 +210,19 @@ class Multicast:
 
     def on_received_vector(self, rank: int, vector: Sequence[int]) -> bool:
         """Learn what the member of *rank* has; say whether stability rose."""
-        self._silent_since.pop(rank, None)
+        news = self._learn(rank, vector)
+        return bool(news) and not self.is_frozen and self._settle(news)
+
+    def _learn(self, rank: int, vector: Sequence[int]) -> list[int]:
+        """Learn what the member of *rank* has; give of which senders that is more than before."""
+        if self._silent_since:
+            self._silent_since.pop(rank, None)
         acked = self._acked[rank]
         if vector == acked:
-            return False
+            return []
         if not self.is_plausible(vector) or vector[self.rank] > self.received[self.rank]:
             self._context.count("vsync.bad_vectors")
-            return False
+            return []
         known = self._known
         news: list[int] = []
         for sender, number in enumerate(vector):
@@ -218,7 +232,7 @@ class Multicast:
                 if number > known[sender]:
                     known[sender] = number
                     self._want_repair()
-        return bool(news) and not self.is_frozen and self._settle(news)
+        return news
 
     def _settle(self, senders: Sequence[int]) -> bool:
         """Recompute the stability of these senders' packets; forget the stable ones passed up."""

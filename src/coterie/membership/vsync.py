@@ -212,8 +212,8 @@ class Vsync(Layer):
         self.above.deliver([batch])
 
     def send_direct(self, members: Sequence[Member], body: bytes) -> None:
-        if not self.multicast.is_frozen:
-            self.send([member.id for member in members], Direct(self.current.id, body))
+        if not self.multicast.is_frozen and members:
+            self.context.send([member.id for member in members], Direct(self.current.id, body))
 
     @property
     def stable(self) -> Sequence[int]:

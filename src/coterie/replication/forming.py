@@ -113,19 +113,37 @@ class Fetching(Protocol):
         """Ask another member from now on."""
 
 
+_UNCOUNTED_MAX = 64
+
+
 class _Delivered:
     """What was delivered in one part of a view."""
 
     def __init__(self) -> None:
-        self.digest = 0
+        self._digest = 0
         self._counts: dict[Member, int] = {}
+        # Not counted yet, because nobody waits for it: rank, sender, first number, how many.
+        self._uncounted: list[tuple[int, Member, int, int]] = []
 
     def add(self, batch: Batch) -> None:
-        sender, count = batch.sender, len(batch.payloads)
-        self._counts[sender] = self._counts.get(sender, 0) + count
-        self.digest = crc32(b"%d %d %d," % (batch.rank, batch.first, count), self.digest)
+        uncounted = self._uncounted
+        uncounted.append((batch.rank, batch.sender, batch.first, len(batch.payloads)))
+        if len(uncounted) >= _UNCOUNTED_MAX:
+            self._count()
+
+    def _count(self) -> None:
+        uncounted, self._uncounted = self._uncounted, []
+        for rank, sender, first, count in uncounted:
+            self._counts[sender] = self._counts.get(sender, 0) + count
+            self._digest = crc32(b"%d %d %d," % (rank, first, count), self._digest)
+
+    @property
+    def digest(self) -> int:
+        self._count()
+        return self._digest
 
     def counts(self, members: Sequence[Member]) -> list[int]:
+        self._count()
         return [self._counts.get(member, 0) for member in members]
 
 

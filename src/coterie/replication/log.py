@@ -14,7 +14,7 @@ from zlib import crc32
 
 import msgspec
 
-from coterie.kernel.configuration import decode_change, follows
+from coterie.kernel.configuration import decode_change, follows, is_change
 from coterie.kernel.engine import Run, Version
 from coterie.kernel.views import NO_VIEW, Configuration
 from coterie.replication.vectors import Vector, beyond, last_number
@@ -62,7 +62,7 @@ class Log:
         self.end += count
         self._ends.append(self.end)
         self.contained[run.origin] = run.first + count - 1
-        if count == 1:
+        if count == 1 and is_change(run.payloads[0]):
             to = decode_change(run.payloads[0])
             if to is not None and follows(to, self.configuration):
                 self.configurations.append((run.position, to))

@@ -254,7 +254,7 @@ class PrimaryViews(ConfirmingReads):
     def next_to_cast(self) -> Sequence[bytes] | None:
         """Give what is to be cast in this turn: None if nothing, empty if it is not simple."""
         waiting = self._waiting
-        if not waiting or self.role is not Role.PRIMARY:
+        if not waiting or self._phase is not Phase.CONFIRMED or not self._has_accepted:
             return None
         if len(waiting) > 1 or not self.takes_next():
             return ()
@@ -398,7 +398,7 @@ class PrimaryViews(ConfirmingReads):
         settles = self._is_first and self.log.settled > self._announced
         if not (waiting or settles or self._has_cast):
             return  # as after most turns
-        if self.role is not Role.PRIMARY or self.below.is_stopped:
+        if self._phase is not Phase.CONFIRMED or not self._has_accepted or self.below.is_stopped:
             return
         self._has_cast = False
         if waiting:
@@ -424,9 +424,11 @@ class PrimaryViews(ConfirmingReads):
             self._watch_settling()
             return
         waiting, self._ack_to = self._ack_to, []
-        if not self._is_first or waiting != [self.me]:
-            members = self._view.members
-            me, first = self.me, members[0]
+        members = self._view.members
+        me, first = self.me, members[0]
+        if not self._is_first and len(waiting) == 1 and waiting[0] is first:
+            self._send(AckEntries(self.log.end, wants_answer=False), first)
+        elif not self._is_first or waiting != [me]:
             told = [each for each in members if each != me and (each is first or each in waiting)]
             if told:
                 self._send(AckEntries(self.log.end, wants_answer=False), *told)

@@ -3,7 +3,9 @@
 Whatever arrives first (a frame, a request, a due timer) has a turn scheduled with `call_soon`.
 The loop runs it after everything else that the same poll of the sockets brought, so a turn takes
 all that has arrived and nothing waits for more to come: under light load there is no delay, and
-under load turns grow.
+under load turns grow. Under light load even the way through the loop is left out: what comes alone,
+a while after a turn that had no more to do, has its turn at once (`ALONE_AFTER_NS`); what the same
+poll brings besides waits for the next turn, as ever.
 
 The effects are carried out in this order, and this is the one place that knows it: the records
 are written, the frames leave (one write for each peer), and then those who asked are told what
@@ -20,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from coterie.journal.writer import StorageFailed
@@ -41,6 +44,10 @@ class TurnFailed(CoterieError):
     """A turn ended in an exception, so this process has stopped; the cause tells where."""
 
 
+ALONE_AFTER_NS = 30_000
+"""How long the last turn must be over before something that comes alone has one at once. Less than
+a turn takes: then the same poll of the sockets brought it, and there may be more."""
+
 _SINCE = time.time_ns() - time.monotonic_ns()
 
 
@@ -50,7 +57,7 @@ def clock() -> int:
     It shows what the wall clock showed when the process began plus what has passed since, so that
     the records of several machines can be laid side by side.
     """
-    return (time.monotonic_ns() + _SINCE) // 1000
+    return (monotonic_ns() + _SINCE) // 1000
 
 
 class Driver:
@@ -75,6 +82,11 @@ class Driver:
         self._calls: list[Callable[[], None]] = []
         self._refused: list[ReplicaId] = []
         self._is_scheduled = False
+        self._is_in_turn = False
+        self._is_light = True
+        """Whether the last turn had no more to do than one thing."""
+        self._ended_at = 0
+        """When the last turn ended, in nanoseconds."""
         self._is_stopped = False
         self._syncing: asyncio.Future[None] | None = None
         self._beside: set[asyncio.Future[None]] = set()
@@ -110,10 +122,13 @@ class Driver:
 
     # ---- what arrives
 
-    def frame_arrived(self, frame: Frame) -> None:
+    def frame_arrived(self, frame: Frame, *, alone: bool = False) -> None:
         self._frames.append(frame)
         if not self._is_scheduled:
-            self._schedule()
+            if alone:
+                self._turn_soon()
+            else:
+                self._schedule()
 
     def peer_refused(self, peer: ReplicaId) -> None:
         self._refused.append(peer)
@@ -123,6 +138,12 @@ class Driver:
         """Have *call* made inside the next turn."""
         self._calls.append(call)
         self._schedule()
+
+    def call_alone(self, call: Callable[[], None]) -> None:
+        """Have *call* made inside the next turn; nothing else has come with it, as far as known."""
+        self._calls.append(call)
+        if not self._is_scheduled:
+            self._turn_soon()
 
     def beside(self, work: Callable[[], None]) -> None:
         """Have work done in a thread while turns go on; if it fails, so does the driver."""
@@ -144,16 +165,32 @@ class Driver:
             self._is_scheduled = True
             self._loop.call_soon(self._turn)
 
+    def _turn_soon(self) -> None:
+        """Take a turn at once if that takes nobody's place, and at the end of this poll if not."""
+        if (
+            self._is_light
+            and not self._is_in_turn
+            and not self._is_stopped
+            and self._held is None
+            and monotonic_ns() - self._ended_at > ALONE_AFTER_NS
+        ):
+            self._turn()
+        else:
+            self._schedule()
+
     # ---- the turn
 
     def _turn(self) -> None:
         self._is_scheduled = False
         if self._is_stopped:
             return
+        self._is_in_turn = True
         try:
             self._take_turn()
         except Exception as error:  # noqa: BLE001 -- whatever it is, it must not be passed over
             self.fail(error)
+        self._is_in_turn = False
+        self._ended_at = monotonic_ns()
 
     def _take_turn(self) -> None:
         if self._late:
@@ -163,10 +200,10 @@ class Driver:
         frames, self._frames = self._frames, []
         calls, self._calls = self._calls, []
         refused, self._refused = self._refused, []
-        process = self.process
+        self._is_light = len(frames) + len(calls) <= 1
         self.turns += 1
-        now = clock()
-        effects = process.turn(now, frames, calls, refused)
+        now = (monotonic_ns() + _SINCE) // 1000
+        effects = self.process.turn(now, frames, calls, refused)
         recorder, records = self._recorder, effects.records
         late: list[Record] = []
         if records:
@@ -242,6 +279,14 @@ class Driver:
         if self.guests:
             frames = self._send_to_guests(frames)
         # The process gives equal frames as one object, sorted by destination.
+        same = frames[0][1] if frames else b""
+        for _, frame in frames:
+            if frame is not same:
+                break
+        else:
+            transport.multicast([destination for destination, _ in frames], same)
+            transport.flush()
+            return
         together: dict[int, tuple[list[ReplicaId], bytes]] = {}
         for destination, frame in frames:
             known = together.get(id(frame))
@@ -291,8 +336,10 @@ class Driver:
 
     def _set_timer(self) -> None:
         """Have a timer fire at the process's next deadline, or earlier: that does no harm."""
+        if self._is_scheduled:
+            return
         deadline = self.process.next_deadline()
-        if deadline is None or self._is_scheduled:
+        if deadline is None:
             return
         if self._timer is not None:
             if self._timer_at <= deadline:

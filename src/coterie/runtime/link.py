@@ -140,6 +140,10 @@ class Connection(asyncio.Protocol):
         reader = self._reader
         if reader is None or not data:
             return
+        frame = reader.whole(data)
+        if frame is not None:
+            owner.on_frame(self, frame, alone=True)
+            return
         try:
             for item in reader.feed(data):
                 if isinstance(item, FrameError):

@@ -43,8 +43,11 @@ class Transport(Protocol):
 class Receiver(Protocol):
     """Who takes what a transport brings: the driver."""
 
-    def frame_arrived(self, frame: Frame) -> None:
-        """Take a frame; its sender is who it says, as far as the connection knows."""
+    def frame_arrived(self, frame: Frame, *, alone: bool = False) -> None:
+        """Take a frame; its sender is who it says, as far as the connection knows.
+
+        *alone* says that nothing came with it over this connection.
+        """
 
     def peer_refused(self, peer: ReplicaId) -> None:
         """Learn that the machine of a peer answers, but the process is not there any more."""

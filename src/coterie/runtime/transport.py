@@ -439,11 +439,11 @@ class TcpTransport:
             reason=str(error),
         )
 
-    def on_frame(self, connection: Connection, frame: Frame) -> None:
+    def on_frame(self, connection: Connection, frame: Frame, *, alone: bool = False) -> None:
         """Pass a frame on, if its sender is who said hello on this connection."""
         link = connection.link
         assert link is not None
-        if (frame.process, frame.incarnation) != (link.peer, link.incarnation):
+        if frame.process != link.peer or frame.incarnation != link.incarnation:
             # A life that nobody has lived would make strangers of all frames after this one.
             name = f"{frame.process!r} (life {frame.incarnation})"
             self._events.warn(
@@ -453,7 +453,7 @@ class TcpTransport:
                 reason=f"process {link.peer!r} sent a frame in the name of {name}",
             )
             return
-        self._receiver.frame_arrived(frame)
+        self._receiver.frame_arrived(frame, alone=alone)
 
     def on_lost(self, connection: Connection) -> None:
         """Note the end of a connection."""

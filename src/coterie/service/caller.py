@@ -172,6 +172,12 @@ class Caller(asyncio.Protocol):
             return
         self.read_at = self._port.loop.time()
         try:
+            whole = self._reader.whole(data)
+            if whole is not None:
+                messages = decode_from_client(whole)
+                for message in messages:
+                    self._take(message, len(whole), alone=len(messages) == 1)
+                return
             for body in self._reader.feed(data):
                 for message in decode_from_client(body):
                     self._take(message, len(body))
@@ -181,7 +187,7 @@ class Caller(asyncio.Protocol):
         except msgspec.DecodeError as error:
             self._part(MALFORMED, f"a message cannot be read: {error}")
 
-    def _take(self, message: object, size: int) -> None:
+    def _take(self, message: object, size: int, *, alone: bool = False) -> None:
         if self.is_over:
             return
         front = self.front
@@ -190,7 +196,7 @@ class Caller(asyncio.Protocol):
                 # Small requests are work, too: what a turn may find here is bounded by both.
                 size = max(size, REQUEST_BYTES * message.count)
                 self._untaken(size)
-                front.receive(self, message, size)
+                front.receive(self, message, size, alone=alone)
             case Carry(body=body) if front is not None:
                 self._untaken(size)
                 self._port.guests.receive(self, body, size)

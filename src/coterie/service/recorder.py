@@ -21,6 +21,7 @@ class JournalRecorder:
         self._keepers = dict(keepers)
         self._only = next(iter(keepers.values())) if len(keepers) == 1 else None
         """The keeper of the only group there is, if there is only one."""
+        self._may_follow = frozenset() if self._only is None else self._only.family.may_follow
         self._syncing = [
             keeper for keeper in keepers.values() if keeper.settings.journal.sync is not Sync.NONE
         ]
@@ -41,10 +42,12 @@ class JournalRecorder:
 
     def may_follow(self, records: Sequence[Record]) -> bool:
         if self._only is not None:
-            return self._only.may_follow(records)
+            return self._may_follow.issuperset(map(type, records))
         return all(self._keepers[record.group].may_follow((record,)) for record in records)
 
     def syncing(self, now: int) -> Syncing:
+        if not self._syncing:
+            return Syncing.NOT_NOW
         needed = Syncing.NOT_NOW
         for keeper in self._syncing:
             if keeper.needs_sync(now):

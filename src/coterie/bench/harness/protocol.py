@@ -33,6 +33,8 @@ class Join(msgspec.Struct, tag=True):
     stack: str
     recordings: str = ""
     profile: str = ""
+    hold_us: int = 0
+    """For how long the token is kept, in a stack that has one."""
 
 
 class Rounds(msgspec.Struct, tag=True):

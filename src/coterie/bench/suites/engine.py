@@ -67,14 +67,14 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls of a session are outstanding one by one."""
     timing: Timing = Timing()
     state_mb: int = 100
-    rounds: order.OrderPlan = order.OrderPlan(stacks=ENGINE_STACKS, repeats=3)
+    rounds: order.OrderPlan = order.OrderPlan(stacks=ENGINE_STACKS, repeats=3, hold_us=0)
 
 
 QUICK = EnginePlan(
     replicas=(3,),
     timing=Timing(seconds=0.4, warm_up=0.2),
     state_mb=20,
-    rounds=order.OrderPlan(stacks=ENGINE_STACKS, members=(3,), repeats=1),
+    rounds=order.OrderPlan(stacks=ENGINE_STACKS, members=(3,), repeats=1, hold_us=0),
 )
 
 

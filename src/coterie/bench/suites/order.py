@@ -8,6 +8,9 @@ Members are processes on this machine that run the real runtime, with journals.
 Each measurement is repeated and the median is reported, because a shared machine is sometimes
 slow. Right before each one a raw TCP round trip is measured, because machines differ, and one
 machine from minute to minute: the ratio to it says more than the figure.
+
+Stacks with `TOKEN` are measured once more with the token kept for a millisecond before it is passed
+on, which section 6.3 proposes: less is done for each message, and a round takes longer.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ class OrderPlan(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 100
     warm_up: int = 30
     repeats: int = 7
+    hold_us: int = 1000
+    """How long the token is kept where stacks with one are measured once more; 0: they are not."""
 
 
 class RoundsResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +94,14 @@ class _Raw(msgspec.Struct):
 
 
 async def _measure_group(  # noqa: PLR0913 -- all by name
-    *, plan: OrderPlan, stack: str, size: int, stick: Yardstick, folder: str, profile: str
+    *,
+    plan: OrderPlan,
+    stack: str,
+    size: int,
+    stick: Yardstick,
+    folder: str,
+    profile: str,
+    hold_us: int,
 ) -> _Raw:
     ids = "abcdefghijklmnopqrstuvwxyz"[:size]
     async with worker_pool(size) as started:
@@ -97,7 +109,7 @@ async def _measure_group(  # noqa: PLR0913 -- all by name
         members = dict(zip(ids, workers, strict=True))
         for id, worker in members.items():
             peers = {peer: members[peer].listening.port for peer in ids if peer != id}
-            worker.tell(Join(id, peers, stack, folder, profile))
+            worker.tell(Join(id, peers, stack, folder, profile, hold_us))
         for worker in workers:
             await worker.ready()
         raw = _Raw()
@@ -148,9 +160,14 @@ async def measure_rounds(
     profile: Path | None = None,
 ) -> list[RoundsResult]:
     """Measure every stack with every number of members, saying what is done."""
-    combinations = [(stack, size) for stack in plan.stacks for size in plan.members]
+    combinations = [
+        (stack, hold_us, size)
+        for stack in plan.stacks
+        for hold_us in _holds(plan, stack)
+        for size in plan.members
+    ]
     results: list[RoundsResult] = []
-    for number, (stack, size) in enumerate(combinations, start=1):
+    for number, (stack, hold_us, size) in enumerate(combinations, start=1):
         place = profile_place(profile, stack, size)
         with tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder:
             raw = await _measure_group(
@@ -160,16 +177,23 @@ async def measure_rounds(
                 stick=stick,
                 folder=folder if records else "",
                 profile=place,
+                hold_us=hold_us,
             )
-        result = _summarize(plan, stack, size, raw)
+        what = f"{stack}, held {hold_us / 1000:g} ms" if hold_us else stack
+        result = _summarize(plan, what, size, raw)
         results.append(result)
         width = max(map(len, plan.stacks))
         progress(
-            f"[{number:2}/{len(combinations)}] {stack:{width}} {size} members: "
+            f"[{number:2}/{len(combinations)}] {what:{width}} {size} members: "
             f"{result.latency_ms:.3f} ms a round, "
             f"{result.messages_per_member:,.0f} messages/s each"
         )
     return results
+
+
+def _holds(plan: OrderPlan, stack: str) -> tuple[int, ...]:
+    """Give for how long the token is kept in the measurements of a stack, in microseconds."""
+    return (0, plan.hold_us) if plan.hold_us and "TOKEN" in stack.split(":") else (0,)
 
 
 async def measure(

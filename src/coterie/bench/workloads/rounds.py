@@ -13,11 +13,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from coterie.assembly import make_context
 from coterie.bench.harness.protocol import Join, Measured, OrderDone, Pace, Rounds
 from coterie.bench.harness.worker_io import answer
 from coterie.bench.workloads.paced import Paced
-from coterie.kernel.clock import seconds
+from coterie.kernel.clock import Duration, seconds
 from coterie.kernel.engine import Role, Standing
 from coterie.kernel.layers import Batch
 from coterie.kernel.settings import Settings
@@ -157,7 +159,7 @@ async def be_member(join: Join, listener: socket.socket, orders: Orders) -> None
         listen=listener,
         peers=peers,
         recorder=recorder,
-        settings=PATIENT,
+        settings=msgspec.structs.replace(PATIENT, token_hold=Duration(join.hold_us)),
     ) as process:
         member: LiveMember | None = None
         if has_engine(join.stack):

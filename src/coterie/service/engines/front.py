@@ -131,8 +131,11 @@ class GroupFront(abc.ABC, Generic[H]):
         """Forget a caller whose connection has ended."""
         self.callers.pop(caller.number, None)
 
-    def receive(self, caller: Caller, ask: Ask, size: int) -> None:
-        """Have all requests of one frame, of *size* bytes, made inside the next turn."""
+    def receive(self, caller: Caller, ask: Ask, size: int, *, alone: bool = False) -> None:
+        """Have all requests of one frame, of *size* bytes, made inside the next turn.
+
+        *alone* says that nothing came with it over this connection.
+        """
 
         def take() -> None:
             caller.taken(size)
@@ -141,7 +144,10 @@ class GroupFront(abc.ABC, Generic[H]):
                 asked = self.admission.admit(caller, ask, self.hosted.replica.context)
             self.take(caller, asked)
 
-        self.hosted.call(take)
+        if alone:
+            self.hosted.call_alone(take)
+        else:
+            self.hosted.call(take)
 
     def admit_guest(
         self, caller: Caller, guest: Member, messages: Sequence[msgspec.Raw]

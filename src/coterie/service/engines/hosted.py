@@ -144,6 +144,10 @@ class HostedReplica(abc.ABC):
         """Have something done inside the next turn."""
         self._driver.call(work)
 
+    def call_alone(self, work: Callable[[], None]) -> None:
+        """Have something done inside the next turn; nothing came with it, as far as is known."""
+        self._driver.call_alone(work)
+
     def leave(self) -> None:
         """Leave the group in good order."""
         self._driver.call(self.replica.leave)
