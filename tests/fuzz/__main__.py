@@ -2,9 +2,10 @@
 
     python -m tests.fuzz BOUNDARY ENGINE --inputs 1000000 --seed 1
 
-Boundaries: peers, clients, control, config, journals, snapshots, dumps, datagrams, and columns,
-which is the pipeline that reads journals. It ends with status 1 and the command that repeats the
-run if a turn raises, a replica dies or is stuck, memory grows, or a polite client is not served.
+Boundaries: peers, clients, control, config, journals, snapshots, backups, dumps, datagrams,
+agents, and columns, which is the pipeline that reads journals. It ends with status 1 and the
+command that repeats the run if a turn raises, a replica dies or is stuck, memory grows, or a
+polite client is not served.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.fuzz import (
     agents,
+    backups,
     clients,
     cohorts,
     columns,
@@ -62,6 +63,7 @@ BOUNDARIES: dict[tuple[str, str], Boundary] = {
     ("columns", "vsr"): Boundary(partial(columns.fuzz, "vsr"), 5000, 1000),
     ("columns", "colours"): Boundary(partial(columns.fuzz, "colours"), 5000, 1000),
     ("agents", "llft"): Boundary(agents.fuzz, 50_000, 20_000),
+    ("backups", "stack"): Boundary(backups.fuzz, 2000, 1000),
     ("dumps", "stack"): Boundary(partial(journals.fuzz_dumps, "stack"), 20_000, 10_000),
 }
 """By boundary and engine; under viewstamped replication nothing is dumped."""

@@ -24,7 +24,7 @@ from tests.kernel.puppet import (
 
 from coterie.kernel.clock import milliseconds
 from coterie.kernel.layers import Layer
-from coterie.kernel.views import Configuration, Member, ViewId
+from coterie.kernel.views import ChangedConfiguration, Configuration, Member, ViewId
 from coterie.membership.messages import (
     Ack,
     Alive,
@@ -38,6 +38,7 @@ from coterie.membership.messages import (
     Nak,
     Propose,
     Refuse,
+    Removed,
     Repair,
     VsyncMessage,
 )
@@ -107,6 +108,11 @@ ABSURD: dict[str, VsyncMessage] = {
     "flush that was not asked for": Flush(NEXT, TOGETHER, (), [], [], b"", CONFIGURATION),
     "cut that was not asked for": Cut(NEXT, [], []),
     "install that was not asked for": Install(NEXT, (), (), (), CONFIGURATION, [], []),
+    "removal by others": Removed(TOGETHER, ChangedConfiguration(9, ("z",), (), (), ("b",))),
+    "removal of who stays": Removed(TOGETHER, ChangedConfiguration(9, ("a", "b"), (), (), ("b",))),
+    "removal by a number that cannot be": Removed(
+        TOGETHER, ChangedConfiguration(2**63 - 1, ("a",), (), (), ("b",))
+    ),
 }
 
 

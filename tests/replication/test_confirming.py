@@ -110,6 +110,28 @@ def test_what_is_read_while_a_question_is_under_way_waits_for_the_next_one() -> 
     assert reader.seen == {1: 5, 2: 5}
 
 
+def test_a_place_that_the_history_never_gets_to_holds_reads_up_for_a_moment_only() -> None:
+    """All reads of the view waited for it, behind one answer that was damaged."""
+    group, network = group_on_script("SAFE:DYNSEQ:PVSYNC")
+    write(group, "a", 3)
+    network.lose(direct(Confirmed, to="b"))
+    reader = Reader(group, "b")
+    reader.ask()
+    group.run(milliseconds(20))
+    layer = engine(group, "b")
+    assert isinstance(layer, PrimaryViews)
+    damaged = next(member for member in layer._view.members if member.id == "c")
+    group["b"].call(lambda: layer._on_confirmed(damaged, Confirmed(1, 2**62)))
+    network.lose_no_more()
+    group.run(milliseconds(500))
+    reader.ask()
+    assert reader.seen == {}
+    write(group, "a", 1)
+    group.run(seconds(2))
+    assert reader.seen == {2: 4}
+    come_together(group)
+
+
 def test_without_a_majority_nothing_is_confirmed_until_it_is_whole_again() -> None:
     group, _ = group_on_script("SAFE:DYNSEQ:PVSYNC")
     write(group, "a", 5)

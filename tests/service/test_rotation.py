@@ -16,7 +16,7 @@ from coterie.objects import define
 from coterie.runtime.loop import run
 from coterie.runtime.security import Security, SecurityError, read_secret, read_secrets
 from coterie.service.process import ReplicaProcess
-from coterie.service.security import SecretWatch, load_security
+from coterie.service.security import SecretWatch, load_secrets, load_security
 
 if TYPE_CHECKING:
     from coterie.service.config import ClusterConfig
@@ -64,6 +64,23 @@ def test_several_secrets_are_lines_of_one_file(tmp_path: Path) -> None:
     rewrite(file, *(SECRET + b"%d" % number for number in range(5)))
     with pytest.raises(SecurityError, match="holds 5 secrets"):
         read_secrets(file)
+
+
+def test_who_has_joined_under_the_name_of_another_file_has_no_secret(tmp_path: Path) -> None:
+    """A history says who has joined; what it says is no path."""
+    write_files(tmp_path)
+    config = make_config(tmp_path, tls=False)
+    rewrite(tmp_path / "secrets" / "a+x", NEW)
+    # "a" and this name have their secret in the file above, if nobody looks.
+    (tmp_path / "secrets" / "+").mkdir()
+    for name in ("+/../a+x", "../secrets/a+x", "", "x\ny"):
+        (secrets, _), missing = load_secrets(config, "a", [name])
+        assert secrets is not None
+        assert set(secrets) == {"b", "c"}
+        assert "is no replica" in missing
+    (secrets, _), _ = load_secrets(config, "a", ["x"])
+    assert secrets is not None
+    assert set(secrets) == {"b", "c", "x"}
 
 
 def watches(config: ClusterConfig, processes: list[ReplicaProcess]) -> list[SecretWatch]:

@@ -18,6 +18,8 @@ import msgspec
 
 from coterie.journal.disk import DRAFT, FileDisk
 from coterie.journal.format import encode_fixed, read_fixed
+from coterie.journal.life import NUMBER_MAX
+from coterie.kernel.configuration import take_off
 from coterie.kernel.decoding import Decoder, Int64
 from coterie.kernel.engine import Version
 from coterie.kernel.errors import CoterieError
@@ -62,8 +64,11 @@ def write_backup(path: Path, head: BackupHead, chunks: Iterable[bytes]) -> int:
     Raises `OSError`; then there is no file of that name.
     """
     draft = path.with_name(path.name + DRAFT)
+    draft.unlink(missing_ok=True)
+    # Where others can write, too, it is no link of theirs, nor a file that they have open.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = os.open(draft, flags, 0o600)
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(encode_fixed(_MAGIC, _encoder.encode(head)))
             check = count = 0
@@ -76,11 +81,20 @@ def write_backup(path: Path, head: BackupHead, chunks: Iterable[bytes]) -> int:
             file.flush()
             os.fsync(file.fileno())
             size = file.tell()
-        draft.rename(path)
-    except BaseException:
+        _give_its_name(draft, path)
+    finally:
         draft.unlink(missing_ok=True)
-        raise
     return size
+
+
+def _give_its_name(draft: Path, path: Path) -> None:
+    """Name what is whole; raises `OSError` if there is something of that name."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        draft.rename(path)
 
 
 class Backup:
@@ -91,14 +105,21 @@ class Backup:
         try:
             disk = FileDisk(path.resolve().parent)
             body, self._chunks_at, _ = read_fixed(disk, path.name, _MAGIC, _WHAT)
-            self.head = _decoder.decode(body)
+            self.head = head = _decoder.decode(body)
         except (OSError, ValueError, msgspec.DecodeError, CoterieError) as error:
             reason = getattr(error, "strerror", None) or error
             raise BadBackup(f"{path} cannot be used: {reason}") from None
+        for number in (head.position, head.version.position, head.version.view.number):
+            if not 0 <= number <= NUMBER_MAX:
+                raise BadBackup(f"{path} cannot be used: {number} is no place in a history")
 
     def check(self) -> None:
         """Read it to the end; raises `BadBackup` if it is not whole."""
-        for _ in self.chunks():
+        try:
+            _, state = take_off(self.chunks())
+        except msgspec.DecodeError as error:
+            raise BadBackup(f"{self.path} says of its members what cannot be: {error}") from None
+        for _ in state:
             pass
 
     def chunks(self) -> Iterator[bytes]:

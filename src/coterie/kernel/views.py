@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from coterie.kernel.decoding import Int64
+from coterie.kernel.decoding import Count, Int64
 
 ReplicaId = str
 """The name of a replica, which is the name of the process that hosts it."""
@@ -61,7 +61,7 @@ class Configuration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     later one is in `ChangedConfiguration`.
     """
 
-    number: Int64
+    number: Count
     members: tuple[ReplicaId, ...]
 
     @property

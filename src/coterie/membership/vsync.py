@@ -295,7 +295,9 @@ class Vsync(Layer):
                 self.change.on_leave(sender)
             case Removed(configuration=configuration):
                 is_news = configuration.number > self.configuration.number
-                if is_news and self.me.id in configuration.gone:
+                everyone = configuration.everyone
+                is_theirs = sender.id in everyone and self.me.id not in everyone
+                if is_news and is_theirs and self.me.id in configuration.gone:
                     self.be_gone()
 
     def hear_stranger(self, sender: Member, message: VsyncMessage) -> None:

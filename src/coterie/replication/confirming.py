@@ -44,6 +44,11 @@ CONFIRM = "primary confirm"
 """The name of the timer for asking those again who have not answered."""
 
 
+ANEW = "primary confirm anew"
+"""The name of the timer for asking anew where what was answered does not come."""
+ANEW_AFTER = 10
+"""After so many times `advertise_interval`: with all that is repaired by then it has come."""
+
 ANSWERED_MAX = 16
 """So many questions wait at most until something has settled; then no more are asked."""
 
@@ -173,3 +178,30 @@ class ConfirmingReads(ChangingMembers):
                 return
             self._done = found.serial
             self._confirmed(found.serial)
+        if answered and answered[0].position > self.log.end:
+            self._doubt(answered[0].serial)
+
+    def _doubt(self, serial: int) -> None:
+        """Ask anew if the history does not get to where somebody says that it is.
+
+        Nobody may ever have been there: who said it is damaged, and would have all reads wait for
+        as long as the view lasts. A question that is asked later is as good.
+        """
+        if self.context.timer_is_set(ANEW):
+            return
+
+        def ask_anew() -> None:
+            answered = self._answered
+            if not answered or self.below.is_stopped:
+                return
+            if answered[0].serial == serial and answered[0].position > self.log.end:
+                self.context.count("primary.reads_confirmed_anew")
+                answered.clear()
+                self._question = None
+                self._asked = self._done
+            else:
+                self._look_at_answered()
+
+        self.context.set_timer(
+            ANEW, self.context.settings.advertise_interval * ANEW_AFTER, ask_anew
+        )

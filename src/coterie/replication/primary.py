@@ -37,7 +37,7 @@ from coterie.kernel.records import (
     RolledBack,
     Settled,
 )
-from coterie.replication.confirming import CONFIRM, ConfirmingReads
+from coterie.replication.confirming import ANEW, CONFIRM, ConfirmingReads
 from coterie.replication.forming import FormingViews, Phase
 from coterie.replication.members import RECONFIGURE
 from coterie.replication.messages import (
@@ -121,6 +121,7 @@ class PrimaryViews(ConfirmingReads):
         self.context.cancel_timer("primary ack")
         self.context.cancel_timer(ANNOUNCE)
         self.context.cancel_timer(CONFIRM)
+        self.context.cancel_timer(ANEW)
         super().view(view)
 
     def _my_credentials(self) -> Credentials:

@@ -17,7 +17,7 @@ from coterie.runtime.security import (
     read_secrets,
     write_secret,
 )
-from coterie.service.config import client_name, replica_name
+from coterie.service.config import NAME, client_name, replica_name
 from coterie.service.known_clients import EVERYTHING, KnownClient, KnownClients
 
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ def load_secrets(
     found = {peer: read_secrets(given.secret_between(id, peer)) for peer in peers}
     missing = ""
     for peer in sorted({*joined} - {id, *peers}):
+        if not NAME.fullmatch(peer):  # its name would be that of another file
+            missing = f"what has joined under the name {peer!r} is no replica"
+            continue
         try:
             found[peer] = read_secrets(given.secret_between(id, peer))
         except SecurityError as error:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from coterie.cli.commands.role_lines import RolePace
 from coterie.cli.terminal.lines import read_lines
 from coterie.cli.terminal.log_lines import logging_lines
-from coterie.kernel.errors import CoterieError
+from coterie.kernel.errors import CoterieError, Refused
 from coterie.kernel.views import ReplicaAddresses
 from coterie.runtime.address import parse_address
 from coterie.runtime.descriptors import raise_descriptor_limit
 from coterie.runtime.events import log
 from coterie.runtime.garbage import calm_collector
+from coterie.service.config import NAME
 from coterie.service.operate.backups import back_up
 from coterie.service.operate.control import (
     Admit,
@@ -106,6 +107,8 @@ class ReplicaSession:
             raise CoterieError(f"there is no group {order.group!r} here")
         match order:
             case Admit(id=id, peers=peers, clients=clients):
+                if not NAME.fullmatch(id):
+                    raise Refused(f"{id!r} is no name: use letters, digits, dots and hyphens")
                 process.check_secret(id)
                 at = ReplicaAddresses(id, str(parse_address(peers)), str(parse_address(clients)))
                 await hosted.in_turn(lambda: hosted.admit(id, at))

@@ -8,15 +8,18 @@ request that was executed before is not executed again.
 
 from __future__ import annotations
 
+import shutil
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from coterie.journal.backup import BackupHead, write_backup
+from coterie.journal.disk import DRAFT, FileDisk, make_private_folder
 from coterie.journal.engines.stack_founding import begin_with_state
-from coterie.journal.format import Sync
+from coterie.journal.format import Sync, folder_of
 from coterie.journal.keeper import let_go
 from coterie.kernel.configuration import take_off
 from coterie.kernel.errors import CoterieError, Refused
@@ -85,20 +88,31 @@ def group_of_backup(backup: Backup) -> GroupConfig:
 
 
 def begin_with_backup(backup: Backup, config: ClusterConfig, group: str, id: str) -> None:
-    """Have a replica begin with a backup; raises `CoterieError` if its disk has anything of it."""
+    """Have a replica begin with a backup; raises `CoterieError` if its disk has anything of it.
+
+    All of it is there afterwards or nothing is: a replica that is founded, and whose state is not
+    there, would begin with none.
+    """
     slot = Slot(config, group, id)
     head = backup.head
-    with open_folder(Path(config.replicas[id].dir), id, config.groups_at(id)) as disk:
-        try:
-            slot.given.family.found(disk, slot)
-        except ValueError as error:
-            raise CoterieError(f"{error}; a backup is restored to empty folders") from None
+    folder, place = Path(config.replicas[id].dir), folder_of(group, id)
+    draft = folder / f"restored{DRAFT}"
+    with open_folder(folder, id, config.groups_at(id)) as disk, ExitStack() as after:
+        if disk.names(place):
+            raise CoterieError(
+                f"{folder} holds something of replica {id} of group {group} already: a backup is "
+                "restored to empty folders"
+            )
+        shutil.rmtree(draft, ignore_errors=True)
+        after.callback(shutil.rmtree, draft, ignore_errors=True)
+        drafted = FileDisk(draft)
+        slot.given.family.found(drafted, slot)
         keeping = slot.keeping
         # Whatever the group promises later, this much is there when the machine is restarted.
         journal = msgspec.structs.replace(keeping.journal, sync=Sync.TURN)
         _, state = take_off(backup.chunks())  # whose members are not those of the new group
         begin_with_state(
-            disk,
+            drafted,
             slot.given.kept_by,
             group,
             id,
@@ -107,3 +121,6 @@ def begin_with_backup(backup: Backup, config: ClusterConfig, group: str, id: str
             chunks=state,
             settings=msgspec.structs.replace(keeping, journal=journal),
         )
+        make_private_folder((folder / place).parent)
+        (draft / place).rename(folder / place)
+        disk.sync_folder(place.partition("/")[0])
