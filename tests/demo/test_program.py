@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def test_a_server_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -> None:
     """It was waited for, for two minutes, and nobody heard what it had said."""
     ended = pytest.raises(ProgramDemoFailed, match=r"ended with status \d+\s+it said:")
+    said: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as taken, ended as failed:
-        show_program(tmp_path, taken.getsockname()[1], lambda said: None)
+        show_program(tmp_path, taken.getsockname()[1], said.append)
     assert "in use" in str(failed.value)
 
 
