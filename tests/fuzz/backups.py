@@ -50,6 +50,7 @@ def base() -> tuple[bytes, list[bytes]]:
     life = LivingObject(disk, 1000)
     life.turns(40)
     life.use(6)
+    assert life.keeper.checkpoint is not None, "it lives"
     checkpoint = life.keeper.checkpoint()
     head = BackupHead(
         group=GROUP,

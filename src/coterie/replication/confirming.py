@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from coterie.kernel.clock import Duration
 from coterie.kernel.engine import Role
 from coterie.replication.members import ChangingMembers
 from coterie.replication.messages import Confirm, Confirmed
@@ -202,6 +203,5 @@ class ConfirmingReads(ChangingMembers):
             else:
                 self._look_at_answered()
 
-        self.context.set_timer(
-            ANEW, self.context.settings.advertise_interval * ANEW_AFTER, ask_anew
-        )
+        wait = Duration(ANEW_AFTER * self.context.settings.advertise_interval)
+        self.context.set_timer(ANEW, wait, ask_anew)
