@@ -30,6 +30,8 @@ class Found:
     sync: Sync = Sync.TURN
     object: str = ""
     members_change: bool = False
+    past_lives: tuple[int, ...] = (64,)
+    """Of which number of lives that are over a seed draws; older ones ran without."""
 
 
 FOUND = (
@@ -40,6 +42,16 @@ FOUND = (
         object="dictionary",
         primary_min=0,
         members_change=True,
+    ),
+    Found(
+        "who became a member as a view ended did not count in the next",
+        *(20320017, 20),
+        stack=TOKEN,
+        replicas=4,
+        object="dictionary",
+        primary_min=0,
+        members_change=True,
+        past_lives=ColoursTrial.past_lives,
     ),
     Found("a process died as its installation was written", 14140003, 18),
     Found(
@@ -77,6 +89,7 @@ def test_what_was_found_stays_cured(found: Found) -> None:
 
     class Trial(ColoursTrial):
         least_sizes = (found.primary_min,) if found.primary_min else ColoursTrial.least_sizes
+        past_lives = found.past_lives
 
     assert run_trial(Trial(found.seed, options)).violations == []
 

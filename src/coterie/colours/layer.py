@@ -404,8 +404,7 @@ class Colours(Members):
 
     def _union_held(self) -> None:
         """Learn what was decided: the actions that it speaks of are here."""
-        known = self._knowledge
-        assert known is not None, "something was decided"
+        known = self._recount()
         self.context.cancel_timer("exchange")
         self._exchange = None
         self._apply(known)
@@ -421,6 +420,18 @@ class Colours(Members):
         else:
             self._enter(S.NON_PRIM, self._why_not(known))
 
+    def _recount(self) -> Knowledge:
+        """Give what was decided, by the configuration to which the green actions led.
+
+        The view may have begun before a change of members became green. All hold the same green
+        actions by now, so all count the same members.
+        """
+        known = self._knowledge
+        assert known is not None, "something was decided"
+        if self.configuration.number != self._view.configuration.number:
+            known = self._knowledge = self.judge.compute(self._states, self.configuration)
+        return known
+
     def _who_attempts(self, known: Knowledge) -> tuple[ReplicaId, ...]:
         """Give who is to be ready for a component now; nobody where there can be none."""
         participants = self._participants(without=known.given_up)
@@ -432,9 +443,7 @@ class Colours(Members):
 
         Then what is red in the exchange may be green there by now, and nobody gives it as red.
         """
-        known = self._knowledge
-        assert known is not None, "something was decided"
-        participants = self._who_attempts(known)
+        participants = self._who_attempts(self._recount())
         return bool(participants) and self.me.id not in participants
 
     def _follow(self) -> None:
