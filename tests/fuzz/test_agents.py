@@ -2,11 +2,14 @@
 
 import asyncio
 import errno
+import socket
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from tests.fuzz.agents import WORDS, _Gateway
+from tests.runtime.test_listening import few_descriptors, until
 
 from coterie.agents.app import ClientName
 from coterie.agents.gateway import Gateway
@@ -46,5 +49,32 @@ def test_a_port_that_cannot_be_is_an_error_to_the_program(words: str) -> None:
         await Gateway._open(gateway, 3, 0, words)
         await Gateway._open(gateway, 3, 1 << 20, "5 127.0.0.1")
         assert answers == [(3, -errno.EINVAL)] * 2
+
+    asyncio.run(story())
+
+
+def test_a_crowd_of_clients_leaves_descriptors_for_the_journal() -> None:
+    """An edge that cannot begin the next segment ends, and with it all connections."""
+
+    async def story() -> None:
+        gateway, arrived, gone = _Gateway(), list[str](), list[str]()
+        ports: list[int] = []
+        gateway.engine = cast("Any", SimpleNamespace(inputs={}))
+        gateway._answer = lambda _, port: ports.append(port)  # type: ignore[method-assign]
+        crowd = cast("Any", gateway)
+        crowd.arrived = lambda client, _: arrived.append(client.conn)
+        crowd.lost = lambda client: gone.append(client.conn)
+        await Gateway._open(gateway, 3, 0, "5000 127.0.0.1")
+        with few_descriptors(200), ExitStack() as stack:
+            for _ in range(90):  # each takes two: this process has both ends
+                stack.enter_context(socket.create_connection(("127.0.0.1", ports[0])))
+                await asyncio.sleep(0)
+            await until(lambda: len(arrived) + gateway.turned_away == 90)
+            assert gateway.turned_away > 0
+            assert arrived
+            for _ in range(10):
+                stack.enter_context(socket.socket())
+        await until(lambda: len(gone) == len(arrived))
+        gateway.close()
 
     asyncio.run(story())

@@ -33,6 +33,7 @@ from coterie.kernel.replica import Replica
 from coterie.llft.connections import EDGE, EdgeLine
 from coterie.llft.edge import Edge
 from coterie.program.wire import WireKind
+from coterie.runtime.descriptors import FOR_CLIENTS, descriptors_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 
 _WAITING_MAX = 64 << 10
 """So much of a client's input may wait here before it is read no more."""
+BACKLOG_MAX = 100
+"""So many are let in before any of them is looked at; as many descriptors are kept free of clients
+(`coterie.runtime.descriptors`)."""
 _VALUE_BYTES_MAX = 20
 _CONN_FIRST = 16
 OWN = ("1", "2", SIGNALS)
@@ -140,11 +144,17 @@ class _Client(asyncio.Protocol):
         self.held = 0
         """Output that is written and not taken yet."""
         self._is_full = False
+        self._is_turned_away = False
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=0)
+        if not self.conn and _is_last(self.transport):
+            self._is_turned_away = True
+            self._gateway.turned_away += 1
+            self.transport.abort()
+            return
         self._gateway.arrived(self, self._listener)
 
     def data_received(self, data: bytes) -> None:
@@ -160,7 +170,8 @@ class _Client(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         del error
-        self._gateway.lost(self)
+        if not self._is_turned_away:
+            self._gateway.lost(self)
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -219,6 +230,8 @@ class Gateway(LlftLife):
         self._last_conn = _CONN_FIRST
         self._effects: list[Callable[[], None]] = []
         self.blocked: set[_Client] = set()
+        self.turned_away = 0
+        """How many clients were, as hardly any descriptors were left."""
 
     def build(self, context: Context, memory: GatewayMemory) -> Replica:
         """Build the edge; the ports that the program listens at are opened again."""
@@ -402,7 +415,7 @@ class Gateway(LlftLife):
                     lambda: _Client(self, listener),
                     host or None,
                     known or port,
-                    backlog=max(1, int(backlog)),
+                    backlog=min(max(1, int(backlog)), BACKLOG_MAX),
                 )
             except OSError as error:
                 number = error.errno if (error.errno or 0) > 0 else errno.EADDRNOTAVAIL
@@ -444,11 +457,18 @@ class Gateway(LlftLife):
             "leader": engine.fence.life.id,
             "claim": str(engine.fence),
             "clients": len(self._clients),
+            "turned_away": self.turned_away,
             "ports": [server.sockets[0].getsockname()[1] for server in self._servers.values()],
             "roster": [
                 {"id": life.member.id, "whole": life.is_whole} for life in engine.roster.lives
             ],
         }
+
+
+def _is_last(transport: asyncio.Transport) -> bool:
+    """Say whether a client would take one of the last descriptors: they are the journal's."""
+    found = transport.get_extra_info("socket")
+    return found is not None and found.fileno() >= descriptors_for(FOR_CLIENTS)
 
 
 def _shut(transport: asyncio.Transport) -> None:
