@@ -22,6 +22,7 @@ from coterie.agents.frozen import (
     Leash,
     NoCopy,
     encode_frozen,
+    end_copy,
     is_there,
     thaw,
 )
@@ -233,3 +234,38 @@ def test_the_log_is_no_longer_than_since_the_last_copy(tmp_path: Path) -> None:
         await again(await first())
 
     asyncio.run(story())
+
+
+# ---- what others say of copies
+
+
+@pytest.mark.parametrize(
+    "name", ["../kept", "{folder}/kept", "kept", "1-2/../../kept", "1-2\n", ""]
+)
+def test_a_copy_whose_name_is_a_path_is_none(tmp_path: Path, name: str) -> None:
+    """Another replica says where its copy is; what it says is ended one day, and its file goes."""
+    folder, kept = tmp_path / "frozen", tmp_path / "kept"
+    folder.mkdir()
+    kept.write_bytes(b"x")
+    name = name.format(folder=tmp_path)
+    end_copy(str(folder), name)
+    assert kept.exists()
+    assert not is_there(frozen(folder, name))
+    with pytest.raises(NoCopy, match="no copy has such a name"):
+        Leash(str(folder), name)
+
+
+def test_what_listens_for_another_user_is_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be given the program's input, and could answer in the program's name."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(tmp_path / "1-1"))
+        listener.listen()
+        assert is_there(frozen(tmp_path, "1-1"))
+        ours, theirs = socket.socketpair()
+        with ours, theirs, monkeypatch.context() as patched:
+            patched.setattr(os, "geteuid", lambda: 12345)
+            assert not is_there(frozen(tmp_path, "1-1"))
+            with pytest.raises(NoCopy, match="of another user"):
+                thaw(frozen(tmp_path, "1-1"), theirs)

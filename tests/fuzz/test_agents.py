@@ -60,8 +60,8 @@ def test_a_crowd_of_clients_leaves_descriptors_for_the_journal() -> None:
         gateway, arrived, gone = _Gateway(), list[str](), list[str]()
         ports: list[int] = []
         gateway.engine = cast("Any", SimpleNamespace(inputs={}))
-        gateway._answer = lambda _, port: ports.append(port)  # type: ignore[method-assign]
         crowd = cast("Any", gateway)
+        crowd._answer = lambda _, port: ports.append(port)
         crowd.arrived = lambda client, _: arrived.append(client.conn)
         crowd.lost = lambda client: gone.append(client.conn)
         await Gateway._open(gateway, 3, 0, "5000 127.0.0.1")

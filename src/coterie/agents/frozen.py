@@ -11,7 +11,9 @@ from __future__ import annotations
 import array
 import contextlib
 import os
+import re
 import socket
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,9 @@ FOLDER = "frozen"
 """Where an agent has its copies, in its folder."""
 _PATIENCE = 5.0
 """Seconds within which a copy answers; it does nothing else."""
+_NAME = re.compile("[0-9]+-[0-9]+")
+"""As `coterie.program.freezing` names them."""
+_CREDENTIALS = struct.Struct("=iII")  # process, user, group
 
 encode_frozen = msgspec.msgpack.Encoder().encode
 
@@ -75,9 +80,26 @@ class ThawedProcess:
         return 0
 
 
+def _is_name(name: str) -> bool:
+    """Say whether a copy can have this name.
+
+    Another replica says it, or a journal does: it must be no path of anything else.
+    """
+    return _NAME.fullmatch(name) is not None
+
+
+def _owner_of(asked: socket.socket) -> int:
+    """Give the user whose process is at the other end."""
+    data = asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, owner, _ = _CREDENTIALS.unpack(data)
+    return int(owner)
+
+
 @contextlib.contextmanager
 def _asking(folder: str, name: str) -> Iterator[socket.socket]:
     """Connect to a copy; raises `NoCopy`."""
+    if not _is_name(name):
+        raise NoCopy("no copy has such a name")
     asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     asking.settimeout(_PATIENCE)
     try:
@@ -86,9 +108,12 @@ def _asking(folder: str, name: str) -> Iterator[socket.socket]:
             asking.connect(path_in(at, name))
         finally:
             os.close(at)
+        if _owner_of(asking) != os.geteuid():
+            raise NoCopy("the copy is a process of another user")
         yield asking
-    except OSError as error:
-        raise NoCopy(f"the copy of the state is gone ({error.strerror or error})") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise NoCopy(f"the copy of the state is gone ({reason})") from None
     finally:
         asking.close()
 
@@ -115,6 +140,8 @@ def is_there(state: FrozenState) -> bool:
 
 def end_copy(folder: str, name: str) -> None:
     """Have a copy end, if it is there."""
+    if not _is_name(name):
+        return
     with contextlib.suppress(NoCopy), _asking(folder, name) as asking:
         asking.send(QUIT)
     Path(folder, name).unlink(missing_ok=True)
