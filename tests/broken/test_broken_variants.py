@@ -17,6 +17,7 @@ from tests.broken.llft_variants import PROGRAMS_BROKEN
 from tests.broken.member_variants import MEMBERS_BROKEN
 from tests.broken.reading_variants import READING_BROKEN
 from tests.broken.rsp_variants import RSP_BROKEN
+from tests.broken.standby_variants import STANDBYS_BROKEN
 from tests.broken.union_variants import UNION_BROKEN
 from tests.broken.variants import BROKEN
 
@@ -41,7 +42,7 @@ class Variant(Protocol):
 VARIANTS: tuple[Variant, ...] = (
     *(*BROKEN, *COMMON_CASE_BROKEN, *BYPASS_BROKEN, *ENGINE_BROKEN, *UNION_BROKEN, *JOURNAL_BROKEN),
     *(*MEMBERS_BROKEN, *COHORT_BROKEN, *COLOURS_BROKEN, *PROGRAMS_BROKEN, *RSP_BROKEN),
-    *READING_BROKEN,
+    *(*READING_BROKEN, *STANDBYS_BROKEN),
 )
 
 

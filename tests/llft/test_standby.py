@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.broken.standby_variants import BeginsAllTheSame, LeadsWithoutARosterLine, NamesVote
 
 from coterie.kernel.clock import Duration, milliseconds, seconds
+from coterie.llft.messages import ActivateEdge, AskRefusal
 from coterie.llft.moving import MovingReplica
 from coterie.llft.settings import Guard
 from coterie.llft.standby import StandbyEdge
@@ -18,9 +20,20 @@ from coterie.simulation.engines.llft.world import ProgramWorld
 class Group:
     """A counter with two edges, and its clients."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        replica_kind: type[MovingReplica] = MovingReplica,
+        edge_kind: type[StandbyEdge] = StandbyEdge,
+    ) -> None:
         self.world = ProgramWorld(
-            seed=seed, program="counter", replicas=3, guard=Guard.QUORUM, has_standby=True
+            seed=seed,
+            program="counter",
+            replicas=3,
+            guard=Guard.QUORUM,
+            has_standby=True,
+            replica_kind=replica_kind,
+            edge_kind=edge_kind,
         )
         self.clients = ProgramClients(self.world, self.world.simulation.random)
         self.world.start()
@@ -43,6 +56,16 @@ class Group:
 
     def replica(self, id: str) -> MovingReplica:
         [found] = [each for each in self.world.replicas_of("counter") if each.me.id == id]
+        assert isinstance(found, MovingReplica)
+        return found
+
+    def cut(self, *links: str) -> None:
+        """Cut links one way: "ay" is what a says to y."""
+        self.world.simulation.network.cut([(link[0], link[1]) for link in links])
+
+    @property
+    def leader(self) -> MovingReplica:
+        [found] = [each for each in self.world.replicas_of("counter") if each.leading is not None]
         assert isinstance(found, MovingReplica)
         return found
 
@@ -144,6 +167,79 @@ def test_an_edge_that_retires_late_lets_nothing_new_go() -> None:
     assert world.run_until(group.is_whole, within=seconds(5))
     world.run(milliseconds(500))
     assert not group.violations
+
+
+@pytest.mark.parametrize(("kind", "is_broken"), [(MovingReplica, False), (NamesVote, True)])
+def test_lives_vote_and_not_names(kind: type[MovingReplica], *, is_broken: bool) -> None:
+    """The edge let output go that only its leader knew of, and that life has ended."""
+    group = Group(7, replica_kind=kind)
+    world, leader = group.world, group.leader.me.id
+    group.cut("ya", "yb", "yc")
+    end = group.replica(leader).stored
+    world.run(milliseconds(390))
+    assert group.edge("y").log.end > end
+    world.machines["y"].crash()
+    world.machines[leader].restart()
+    world.heal()
+    world.run(seconds(6))
+    assert group.edge("u").is_active == is_broken
+    assert bool(group.violations) == is_broken
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_broken"), [(StandbyEdge, False), (LeadsWithoutARosterLine, True)]
+)
+def test_what_somebody_releases_is_known_to_those_who_vote(
+    kind: type[StandbyEdge], *, is_broken: bool
+) -> None:
+    """A removed replica leads beside the edge; those on the roster then install another."""
+    group = Group(8, edge_kind=kind)
+    world, leader = group.world, group.leader.me.id
+    group.clients.stop()  # so that nobody who was away needs a state
+    others = [id for id in "abc" if id != leader]
+    for id in others:  # they hear the edge, and nobody hears them
+        group.cut(*(f"{id}{to}" for to in "abcyu" if to != id), f"{leader}{id}")
+    assert world.run_until(lambda: len(group.edge("y").roster.lives) == 1, within=seconds(5))
+    world.heal()
+    group.cut(f"{leader}y", f"y{leader}")
+    for id in others:
+        group.cut(f"{leader}{id}", f"{id}{leader}")
+    group.cut(*(f"{id}u" for id in others), *(f"u{id}" for id in others))
+    world.run(seconds(2))
+    world.machines["y"].crash()
+    assert world.run_until(lambda: group.edge("u").is_active, within=seconds(8))
+    assert bool(group.violations) == is_broken
+
+
+@pytest.mark.parametrize(("kind", "is_broken"), [(StandbyEdge, False), (BeginsAllTheSame, True)])
+def test_an_edge_that_has_refused_never_begins(kind: type[StandbyEdge], *, is_broken: bool) -> None:
+    """What the proposer says comes late, and the others have gone back to the old edge."""
+    group = Group(9, edge_kind=kind)
+    world = group.world
+    installs: list[ActivateEdge] = []
+
+    def has_install() -> bool:
+        for each in world.replicas_of("counter"):
+            assert isinstance(each, MovingReplica)
+            if each._install is not None and each._install.message is not None:
+                installs.append(each._install.message)
+                group.cut(*(f"{id}u" for id in "abc"))
+                return True
+        return False
+
+    group.cut(*(f"{id}u" for id in "abc"))
+    world.machines["y"].crash()
+    assert world.run_until(has_install, within=seconds(5))
+    world.machines["y"].start()
+    world.heal()
+    edge, [message, *_] = group.edge("u"), installs
+    proposer = message.claim.life
+    refused = AskRefusal(message.claim)
+    world.machines["u"].call(lambda: edge.receive(proposer, refused))
+    assert group.answers(20)
+    group.world.machines["u"].call(lambda: edge.receive(proposer, message))
+    world.run(seconds(3))
+    assert bool(group.violations) == is_broken
 
 
 @pytest.mark.parametrize(

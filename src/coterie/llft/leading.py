@@ -162,14 +162,17 @@ class Leading:
 
     def _choose(self) -> Order | None:
         """Choose among all that threads could do: this is where chance comes in."""
-        found = [each for want in self._execution.program.wants() for each in self._chances(want)]
+        now = self.now
+        found = [
+            each for want in self._execution.program.wants() for each in self._chances(want, now)
+        ]
         return self._context.random.choice(found) if found else None
 
-    def _chances(self, want: Want) -> Iterator[Order]:
-        now, thread = self.now, want.thread
+    def _chances(self, want: Want, now: int) -> Iterator[Order]:
+        thread = want.thread
         match want.kind:
             case OrderKind.TOOK:
-                found = list(self._readings(want))
+                found = list(self._readings(want, now))
                 yield from found
                 if not found and not want.waits:
                     yield Order(OrderKind.AGAIN, thread, 0, want.conn, clock=now)
@@ -192,21 +195,22 @@ class Leading:
             case _:
                 yield Order(want.kind, thread, now, clock=now)
 
-    def _readings(self, want: Want) -> Iterator[Order]:
+    def _readings(self, want: Want, now: int) -> Iterator[Order]:
         execution = self._execution
-        conns = [want.conn] if want.conn else list(execution.inputs.streams)
+        streams, ended = execution.inputs.streams, execution.ended
+        conns = [want.conn] if want.conn else list(streams)
         for conn in conns:
-            if conn in execution.ended:
+            if conn in ended:
                 continue
             if not want.conn and not execution.program.may_take(want.thread, conn):
                 continue
-            stream = execution.inputs.streams.get(conn)
+            stream = streams.get(conn)
             is_void = stream is not None and stream.is_reset
             size = 0 if is_void else execution.available(conn, want.size)
             if size:
-                yield Order(want.kind, want.thread, size, conn, clock=self.now)
+                yield Order(want.kind, want.thread, size, conn, clock=now)
             elif execution.is_at_end(conn):
-                yield Order(OrderKind.ENDED, want.thread, 0, conn, clock=self.now)
+                yield Order(OrderKind.ENDED, want.thread, 0, conn, clock=now)
 
     # ---- the edge
 

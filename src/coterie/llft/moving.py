@@ -115,7 +115,18 @@ class MovingReplica(ProgramReplica):
         if self.voted is not None and now - self._voted_at > self.settings.vote_patience:
             claim, edge = self.voted
             self._ask_now_and_then(edge, AskRefusal(claim))
+        if self.leading is not None and self._silent_for(self.settings.edge_patience):
+            # Perhaps nobody else is left on the roster to ask for another edge.
+            self._halt()
+            self._propose()
         super()._beat()
+
+    def _halt(self) -> None:
+        """Lead no more, and keep what was sent."""
+        self.leading = None
+        self.context.cancel_timer("llft step")
+        self.say_executed()
+        self._step_back()
 
     def _ask_now_and_then(self, edge: str, message: msgspec.Struct) -> None:
         now = self.context.now
@@ -171,10 +182,7 @@ class MovingReplica(ProgramReplica):
         self.voted = claim, edge
         self.report(EdgeVoted, claim=claim, edge=edge)
         if self.leading is not None:
-            self.leading = None
-            self.context.cancel_timer("llft step")
-            self.say_executed()
-            self._step_back()
+            self._halt()
 
     def _on_declined(self, sender: Member, claim: PrimaryClaim) -> None:
         """Learn that an edge never begins by a claim: go back to the one before."""

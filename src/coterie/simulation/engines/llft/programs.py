@@ -95,10 +95,12 @@ class CounterProgram:
 
     def may_take(self, thread: int, conn: str) -> bool:
         """Say whether nobody else serves a connection, and it is no connection of our own."""
-        threads = self.memory.threads
-        others = [each for index, each in enumerate(threads) if index != thread]
-        is_own = conn.partition("/")[0] in self.calls
-        return not is_own and all(each.conn != conn for each in others)
+        if self.calls and conn.partition("/")[0] in self.calls:
+            return False
+        for index, each in enumerate(self.memory.threads):
+            if each.conn == conn and index != thread:
+                return False
+        return True
 
     def wants(self) -> list[Want]:
         """Say what every thread would do next."""

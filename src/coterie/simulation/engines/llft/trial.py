@@ -40,7 +40,7 @@ class ProgramOptions(Options, frozen=True, kw_only=True):
     replicas: int = 3
     duration: Duration = seconds(20)
     faults: tuple[str, ...] = FAULTS
-    paces: tuple[Duration, ...] = (milliseconds(50), milliseconds(90), milliseconds(150))
+    paces: tuple[Duration, ...] = (milliseconds(60), milliseconds(120), milliseconds(240))
     """How long clients wait between two requests, on average; a run draws one."""
     rests: bool = True
     """Whether faults leave the group time to come back and serve, now and then."""
