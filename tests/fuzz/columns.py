@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from coterie.pipeline.read.planning import SegmentTask
 
-PLAN_EVERY = 256
+PLAN_EVERY = 1024
 """Every so many inputs the whole folder is looked at anew, as the pipeline does first."""
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- a folder in it is made
 """Where files cost no disk, if there is such a place."""

@@ -20,13 +20,20 @@ from coterie.simulation.engines.llft.trial import ProgramOptions, ProgramTrial
 if TYPE_CHECKING:
     from coterie.simulation.engines.llft.world import ProgramWorld
 
-VARIANTS = (("counter", "quorum"), ("relay", "quorum"), ("timers", "quorum"), ("counter", "none"))
+VARIANTS = (
+    ProgramOptions(program="counter"),
+    ProgramOptions(program="relay"),
+    ProgramOptions(program="timers"),
+    ProgramOptions(program="counter", guard="none"),
+    ProgramOptions(program="relay", standby="yes"),
+    ProgramOptions(program="pages", backups="logged"),
+)
 
 
-def fuzz(program: str, guard: str, seed: int, inputs: int) -> str:
+def fuzz(options: ProgramOptions, seed: int, inputs: int) -> str:
     """Give the replicas and edges of a program wrong frames; say in a word how it ended."""
     random = Random(f"{seed}/programs")  # noqa: S311 -- reproducible on purpose
-    trial = ProgramTrial(seed, ProgramOptions(program=program, guard=guard))
+    trial = ProgramTrial(seed, options)
     world, simulation = trial.world, trial.world.simulation
     seen: deque[tuple[str, bytes]] = deque(maxlen=300)
     note_frame = simulation.note_frame
@@ -52,4 +59,4 @@ def _are_whole(world: ProgramWorld) -> bool:
 
 def run(seed: int, inputs: int) -> Tally:
     """Fuzz the program that is the seed's turn."""
-    return Tally(inputs, Counter({fuzz(*VARIANTS[seed % len(VARIANTS)], seed, inputs): inputs}))
+    return Tally(inputs, Counter({fuzz(VARIANTS[seed % len(VARIANTS)], seed, inputs): inputs}))

@@ -19,9 +19,16 @@ from coterie.simulation.engines.llft.trial import ProgramOptions, ProgramTrial
 CLAIM = PrimaryClaim(1, 1, Member("a", 1))
 
 
-@pytest.mark.parametrize(("program", "guard"), VARIANTS)
-def test_wrong_frames_of_a_program(program: str, guard: str) -> None:
-    fuzz(program, guard, seed=2, inputs=100)
+EACH = pytest.mark.parametrize(
+    "options",
+    VARIANTS,
+    ids=lambda each: f"{each.program}-{each.guard}-{each.backups}-{each.standby}",
+)
+
+
+@EACH
+def test_wrong_frames_of_a_program(options: ProgramOptions) -> None:
+    fuzz(options, seed=2, inputs=100)
 
 
 def test_a_primary_takes_no_orders_that_it_has_not_made() -> None:
@@ -87,7 +94,7 @@ def test_a_snapshot_on_a_disk_that_is_none_is_a_sentence(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("program", "guard"), VARIANTS)
-def test_many_wrong_frames_of_a_program(program: str, guard: str) -> None:
-    for seed in range(100, 103):
-        fuzz(program, guard, seed, inputs=600)
+@EACH
+def test_many_wrong_frames_of_a_program(options: ProgramOptions) -> None:
+    for seed in range(100, 102):
+        fuzz(options, seed, inputs=600)

@@ -10,7 +10,7 @@ from coterie.kernel.views import Configuration
 from coterie.pipeline.history import witnesses as told_by
 from coterie.pipeline.history.gathering import _Telling
 from coterie.pipeline.history.judging import Acceptances, EntryStanding, judge
-from coterie.pipeline.history.witnesses import Void, Voiding, Witness
+from coterie.pipeline.history.witnesses import SEQUENCE_MAX, Void, Voiding, Witness
 
 WIDTH = 6
 NAMES = ("a", "b", "c", "d")
@@ -152,3 +152,15 @@ def test_who_has_lost_its_memory_says_nothing_of_what_it_had() -> None:
     telling.finish(is_whole=True)
     assert witness.is_silent_at(np.arange(1, 37)).all()
     assert not witness.is_silent_at(np.array([37])).any()
+
+
+def test_a_life_may_be_numbered_by_the_time_of_day() -> None:
+    """Of a replica that replaced another one; the number overflowed, and the run failed."""
+    lives = [1, 1_763_535_600, 2**62]
+    witness = Witness("a", lives=lives)
+    keys = [witness.key(life, sequence) for life in lives for sequence in (0, 1, SEQUENCE_MAX - 1)]
+    assert keys == sorted(keys)
+    assert keys[-1] < 2**63
+    assert [witness.place(key) for key in keys[-3:]] == [
+        ("a", 2**62, sequence) for sequence in (0, 1, SEQUENCE_MAX - 1)
+    ]
