@@ -13,14 +13,16 @@ from coterie.journal.engines.vsr import NOTHING
 from coterie.journal.engines.vsr_keeper import CohortKeeper
 from coterie.kernel.cohorts import CohortViews
 from coterie.kernel.records import InvitationAccepted, InvitationsMade
+from coterie.simulation.engines.vsr.world import MACHINE_FAULTS
 from coterie.vsr.views.buffer import Buffer
 from coterie.vsr.views.cohort import Cohort, CohortStatus
 from coterie.vsr.views.manager import Manager
+from coterie.vsr.views.members import Members
 from coterie.vsr.views.messages import AckEvents, Invite, NewEvents, NewView
 from coterie.vsr.views.module import remember
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from coterie.kernel.records import Record
     from coterie.kernel.views import Member, Viewstamp
@@ -114,16 +116,19 @@ class ComesBackIntoTheSameView(Cohort):
 # ---- the buffer
 
 
-class _ForcesEarly(Buffer):
-    def __init__(self, cohort: Cohort, view: object) -> None:
-        super().__init__(cohort, view)  # type: ignore[arg-type]
-        self._quorum = max(self._quorum - 1, 0)
+class _AgreesEarly(Members):
+    def agreed(self, numbers: dict[str, int], last: int) -> int:
+        known = sorted(numbers.values(), reverse=True)
+        fewer = self.now.majority - 2
+        if len(known) < fewer:
+            return -1
+        return known[fewer - 1] if fewer > 0 else last
 
 
 class ForcedTooEarly(Cohort):
     """Calls forced what one backup fewer than a sub-majority knows."""
 
-    buffer_kind = _ForcesEarly
+    members_kind = _AgreesEarly
 
 
 class _OldAtOnce(Buffer):
@@ -199,12 +204,13 @@ class BrokenCohort:
     caught_by: tuple[str, ...]
     kind: type[Cohort] = Cohort
     prepare: Callable[[ChainWorld], None] | None = None
+    kinds: Sequence[str] = MACHINE_FAULTS
     first_seed: int = 0
     """A little before where it is caught at present; it may move when the engine changes."""
 
     def fires(self, seed: int) -> set[str]:
         """Run a seed with the variant; give the checks that fired."""
-        world = run_chain(seed, kind=self.kind, prepare=self.prepare)
+        world = run_chain(seed, kind=self.kind, prepare=self.prepare, kinds=self.kinds)
         return {violation.check for violation in world.tracker.violations}
 
 

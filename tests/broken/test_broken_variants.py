@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pytest
 from tests.broken.bypass_variants import BYPASS_BROKEN
+from tests.broken.cohort_member_variants import COHORT_MEMBERS_BROKEN
 from tests.broken.cohort_variants import COHORT_BROKEN
 from tests.broken.colours_variants import COLOURS_BROKEN
 from tests.broken.common_case_variants import COMMON_CASE_BROKEN
@@ -42,7 +43,7 @@ class Variant(Protocol):
 VARIANTS: tuple[Variant, ...] = (
     *(*BROKEN, *COMMON_CASE_BROKEN, *BYPASS_BROKEN, *ENGINE_BROKEN, *UNION_BROKEN, *JOURNAL_BROKEN),
     *(*MEMBERS_BROKEN, *COHORT_BROKEN, *COLOURS_BROKEN, *PROGRAMS_BROKEN, *RSP_BROKEN),
-    *(*READING_BROKEN, *STANDBYS_BROKEN),
+    *(*READING_BROKEN, *STANDBYS_BROKEN, *COHORT_MEMBERS_BROKEN),
 )
 
 

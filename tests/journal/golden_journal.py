@@ -24,7 +24,7 @@ from coterie.journal.format import Sync
 from coterie.journal.keeper import KeeperSettings
 from coterie.journal.life import begin_life
 from coterie.journal.snapshots import DUMPS, SnapshotStore
-from coterie.journal.stable import found_group
+from coterie.journal.stable import found_group, join_group
 from coterie.journal.writer import JournalSettings, JournalWriter
 from coterie.kernel.components import (
     Action,
@@ -35,6 +35,7 @@ from coterie.kernel.components import (
     Vulnerable,
     Yellow,
 )
+from coterie.kernel.configuration import encode_change
 from coterie.kernel.engine import Checkpoint, Run, Standing, Version
 from coterie.kernel.records import (
     ActionsGreen,
@@ -45,6 +46,7 @@ from coterie.kernel.records import (
     ComponentAttempted,
     ComponentInstalled,
     ComponentState,
+    ConfigurationForced,
     ConfigurationSettled,
     Delivered,
     Delivery,
@@ -99,8 +101,10 @@ PLACE = "seats%2FLH%20400/a"
 COHORT_GROUP = "bank"
 AUDITED_GROUP = "vault"
 CHANGED_GROUP = "crew"
+BRANCHES_GROUP = "branches"
 SERVER_GROUP = "flights"
 COHORTS = Configuration(1, ("a", "b", "c"))
+JOINING = Configuration(0, ("b",))
 
 A, B = Member("a", 1), Member("b", 2)
 OLD, NEW = ViewId(6, "a", 1), ViewId(7, "b", 2)
@@ -274,6 +278,21 @@ def changed_turns() -> list[list[Record]]:
     ]
 
 
+def branches_turns() -> list[list[Record]]:
+    """The first life of a cohort that joins its group, and learns that it is to be a member."""
+    group, joint = BRANCHES_GROUP, ChangedConfiguration(3, ("b", "a"), (), ("b",))
+    admitted = encode_change(ChangedConfiguration(2, ("b",), ("a",)))
+    return [
+        [Started(group=group, member=A, at=1, stack="VSR", configuration=JOINING)],
+        [EventsKnown(group=group, member=A, at=2, view=OLD, first=1, events=[admitted])],
+        [
+            ConfigurationForced(
+                group=group, member=A, at=3, known=Viewstamp(OLD, 300), configuration=joint
+            )
+        ],
+    ]
+
+
 def audited_turns() -> list[list[Record]]:
     """The first life of a replica that writes down who asked for what."""
     group = AUDITED_GROUP
@@ -326,6 +345,11 @@ def make() -> SimulatedDisk:
         writer.append(turn)
         writer.sync()
     writer.close()
+    join_group(disk, BRANCHES_GROUP, ID, JOINING)
+    keeper = CohortKeeper(disk, BRANCHES_GROUP, ID, JOINING)
+    for turn in branches_turns():
+        keeper.write(turn)
+    keeper.close()
     return disk
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from tests.journal.golden_journal import (
     AUDITED_GROUP,
+    BRANCHES_GROUP,
     CHANGED_GROUP,
     COHORT_GROUP,
     COHORTS,
     FOLDER,
     GROUP,
     ID,
+    JOINING,
     NEW,
     OLD,
     PLACE,
@@ -25,6 +27,7 @@ from tests.journal.golden_journal import (
     SERVER_GROUP,
     B,
     audited_turns,
+    branches_turns,
     changed_turns,
     cohort_turns,
     make,
@@ -46,7 +49,7 @@ from coterie.journal.writer import JournalWriter
 from coterie.kernel.cohorts import CohortViews
 from coterie.kernel.engine import Version
 from coterie.kernel.records import KINDS, Record, schema
-from coterie.kernel.views import Viewstamp
+from coterie.kernel.views import NO_VIEW, Configuration, Viewstamp
 
 
 def test_the_reader_reads_it() -> None:
@@ -99,6 +102,14 @@ def test_changed_members_are_read_and_mean_nothing_to_recovery() -> None:
     assert (recovery.is_zombie, recovery.version.position) == (False, 0)
 
 
+def test_a_cohort_that_joined_is_understood() -> None:
+    disk = FileDisk(FOLDER)
+    reader = JournalReader(disk, BRANCHES_GROUP, ID, strict=True)
+    assert [turn.records for turn in reader.turns()] == branches_turns()
+    found = recover_cohort(disk, BRANCHES_GROUP, ID, Configuration(0, ("b", "c")))
+    assert (found.configuration, found.views.cur_viewid) == (JOINING, NO_VIEW)
+
+
 def test_the_server_is_understood() -> None:
     disk = FileDisk(FOLDER)
     reader = JournalReader(disk, SERVER_GROUP, ID, strict=True)
@@ -131,7 +142,7 @@ def test_the_writer_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert disk.paths == sorted(golden)
     groups = (COHORT_GROUP, AUDITED_GROUP, SERVER_GROUP, PROGRAM_GROUP, CHANGED_GROUP)
-    assert all(path.startswith((PLACE, *groups)) for path in golden)
+    assert all(path.startswith((PLACE, BRANCHES_GROUP, *groups)) for path in golden)
     for path in disk.paths:
         assert disk.read(path, 0, 1 << 20).hex(" ") == golden[path].hex(" "), path
 
@@ -144,6 +155,7 @@ def test_every_kind_of_record_is_in_it() -> None:
             cohort_turns(),
             audited_turns(),
             changed_turns(),
+            branches_turns(),
             server_turns(),
             program_turns(),
         )

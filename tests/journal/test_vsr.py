@@ -75,13 +75,18 @@ def test_damaged_stable_values_are_none() -> None:
         recovered(disk)
 
 
-def test_another_configuration_is_refused() -> None:
+def test_the_file_of_another_group_is_refused() -> None:
     _, disk = begun()
-    with pytest.raises(WrongJournal, match="configuration 1 of a, b, c, and was started with 1"):
-        recover_cohort(disk, GROUP, ID, Configuration(1, ("a", "b", "d")))
-    with pytest.raises(WrongJournal, match="started with 2 of a, b, c"):
-        recover_cohort(disk, GROUP, ID, Configuration(2, ("a", "b", "c")))
-    assert recover_cohort(disk, GROUP, ID, Configuration(1, ("c", "a", "b"))).has_state
+    with pytest.raises(WrongJournal, match="a group of a, b, c, and was started with x, y"):
+        recover_cohort(disk, GROUP, ID, Configuration(1, ("x", "y")))
+
+
+def test_with_whom_a_cohort_was_founded_is_on_its_disk_and_the_file_is_a_seed() -> None:
+    _, disk = begun()
+    for file in (Configuration(1, ("c", "a", "b")), Configuration(1, ("a", "d", "e"))):
+        found = recover_cohort(disk, GROUP, ID, file)
+        assert found.has_state
+        assert found.configuration == Configuration(1, ("a", "b", "c"))
 
 
 def test_engines_are_not_mixed_up() -> None:

@@ -37,6 +37,9 @@ class Bare:
         copy = msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message))
         self.sent.append((tuple(destinations), copy))
 
+    def hear_of(self, group: str, configuration: Configuration) -> None:
+        pass
+
     def meet(self, group: str, configuration: Configuration) -> None:
         pass
 

@@ -32,7 +32,7 @@ from tests.vsr.chain import run_chain
 
 from coterie.checking.serializability import CommittedTransaction, check_serializable
 from coterie.kernel.clock import seconds
-from coterie.kernel.views import Configuration, ViewId, Viewstamp
+from coterie.kernel.views import NO_VIEW, Configuration, ViewId, Viewstamp
 from coterie.pipeline.engines.family import Wanted
 from coterie.pipeline.engines.vsr import case
 from coterie.pipeline.engines.vsr import events as format_
@@ -67,6 +67,9 @@ def _sealed_bank(bank_journals: Path, tmp_path_factory: pytest.TempPathFactory) 
 def bank_lake(_sealed_bank: Path, tmp_path: Path) -> Lake:
     """A lake that the test may change."""
     return Lake.open(copytree(_sealed_bank, tmp_path / "bank lake"))
+
+
+FOUNDED = [(Viewstamp(NO_VIEW, 0), Configuration(1, ("a", "b", "c")))]
 
 
 def broken(lake: Lake) -> set[str]:
@@ -233,7 +236,7 @@ def test_without_a_journal_nothing_is_called_broken(bank_journals: Path, tmp_pat
 @pytest.mark.parametrize(("torn", "gaps"), [(set(), 1), ({("a", 2)}, 0)])
 def test_a_life_that_lost_its_first_record_is_no_gap(torn: set[tuple[str, int]], gaps: int) -> None:
     """Machines that are lost tear what was not synced, also that a cohort began without a state."""
-    found = CohortGroup("bank", Configuration(1, ("a", "b", "c")), set())
+    found = CohortGroup("bank", FOUNDED, set())
     view = {"number": 1, "proposer": "a", "incarnation": 1}
     rows = [
         {"replica": "a", "incarnation": life, "sequence": 2, "view": view, **what}
@@ -260,7 +263,7 @@ def test_what_lives_before_have_lost_accuses_nobody(
     torn: set[tuple[str, int]], cut: set[tuple[str, int]], gaps: int
 ) -> None:
     """Damage by chance made a cohort seem to lead what it did not know."""
-    found = CohortGroup("g", Configuration(1, ("a", "b", "c")), set())
+    found = CohortGroup("g", FOUNDED, set())
     view = {"number": 1, "proposer": "a", "incarnation": 1}
     rows = [
         {"replica": "a", "incarnation": life, "sequence": 2, "view": view, **what}

@@ -41,12 +41,36 @@ def test_every_replica_that_began_is_replaced_under_load(tmp_path: Path) -> None
     assert basis.positions == basis.positions_known
 
 
+@pytest.mark.long
+def test_every_cohort_that_began_is_replaced_under_load(tmp_path: Path) -> None:
+    """The same under viewstamped replication; the location service changes with the processes."""
+
+    async def story() -> None:
+        async with Served(tmp_path, "--replicas=1", "--engine=vsr") as served:
+            outcome = await replace_all(served)
+            assert outcome.problems == [], outcome.report()
+            assert len(outcome.founders) == 5
+            assert len(outcome.members) == 3
+            assert not {*outcome.founders} & {*outcome.members}
+            await served.stop()
+            before = len(served.events)
+            await served.start()
+            await served.until_primary(1, after=before)
+            assert (await served.run("call", Served.name, "read", "x"))[0] == 0
+
+    asyncio.run(story())
+    outcome = judge_here(tmp_path / "state" / "coterie" / Served.name, tmp_path / "judged")
+    assert (outcome.violations, outcome.problems) == ([], [])
+    assert outcome.bases[Served.name].lives > 10, "those of old members are there, too"
+
+
 @pytest.mark.slow
-def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--engine=vsr",)], ids=["stack", "vsr"])
+def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path, options: tuple[str, ...]) -> None:
     """It needs processes, as the commands do."""
 
     async def story() -> None:
-        async with Served(tmp_path, "--replicas=1") as served:
+        async with Served(tmp_path, "--replicas=1", *options) as served:
             await served.until_primary(1)
 
             async def refused(*words: str) -> str:

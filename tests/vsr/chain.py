@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coterie.kernel.layers import Context
     from coterie.kernel.records import Record, VsrRecord
     from coterie.kernel.replica import Replica
-    from coterie.kernel.views import Member
+    from coterie.kernel.views import Configuration, Member
     from coterie.vsr import CohortPast
     from coterie.vsr.views.messages import CohortView
 
@@ -81,6 +81,9 @@ class Chain:
     def receive(self, sender: Member, message: object) -> None:
         raise BadMessage(f"{sender} sent {message}")
 
+    def hear_stranger(self, sender: Member, message: object) -> None:
+        raise BadMessage(f"{sender} sent {message}")
+
     def finish_turn(self) -> None:
         pass
 
@@ -133,6 +136,12 @@ class ChainWorld(CohortWorld):
         del group
         if memory.history:
             self.tracker.inherit(member, memory.history)
+        for span in memory.spans:
+            self.tracker.look_at(span.view, span.first, span.events)
+
+    def configurations(self, group: str) -> list[Configuration]:
+        del group
+        return self.tracker.configurations()
 
     def tell(self, *events: bytes, at: str = "") -> None:
         """Have the primary, or the cohort named, add events and force them, if it can."""

@@ -50,6 +50,9 @@ class Seat:
     def meet(self, group: str, configuration: Configuration) -> None:
         pass
 
+    def hear_of(self, group: str, configuration: Configuration) -> None:
+        pass
+
     def reaches(self, replica: ReplicaId) -> bool:
         return replica not in self._table.gone
 

@@ -2,7 +2,8 @@
 
 - *forced events survive*: what a majority knew is part of every later view's initial state, whether
   it was forced before that view began or after (section 4); so no two primaries can both force;
-- *forced majority*: what is called forced was known to a majority of the configuration;
+- *forced majority*: what is called forced was known to a majority of the configuration that counts
+  at its place;
 - *one event*: cohorts that know the event at a viewstamp know the same one;
 - *one primary*: a view has one primary, and one initial history;
 - *viewids ordered*: the views that a replica promises and enters only rise, through all its lives;
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from coterie.checking.history import Violation
+from coterie.kernel.configuration import decode_change, follows
 from coterie.kernel.records import (
     Catastrophe,
     EventsKnown,
@@ -31,8 +33,10 @@ from coterie.kernel.records import (
 from coterie.kernel.views import NO_VIEW, Viewstamp
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coterie.kernel.records import Record, VsrRecord
-    from coterie.kernel.views import Configuration, Member, ViewId
+    from coterie.kernel.views import ChangedConfiguration, Configuration, Member, ViewId
 
 
 @dataclass(slots=True)
@@ -66,6 +70,10 @@ class ViewstampedTracker:
         """The most that any life of a replica ever knew of a view."""
         self._states: dict[Viewstamp, tuple[bytes, Member]] = {}
         self._claims: list[tuple[ViewId, Viewstamp]] = []
+        self._changes: dict[tuple[ViewId, int], ChangedConfiguration] = {}
+        """The events that change members, wherever they stand."""
+        self._settled = configuration
+        """The last configuration that was forced."""
         self.catastrophes = 0
         self.forced = 0
         self.states_taken = 0
@@ -127,8 +135,34 @@ class ViewstampedTracker:
             digest, by = self._events.setdefault((view, number), (crc32(event), life.member))
             if digest != crc32(event):
                 self._fail("one event", f"{by} and {life.member} differ at {view}:{number}")
+        self.look_at(view, record.first, record.events)
         life.known[view] = record.first + len(record.events) - 1
         self._learned(life)
+
+    def look_at(self, view: ViewId, first: int, events: Sequence[bytes]) -> None:
+        """See whether there are changes of members among events."""
+        for number, event in enumerate(events, first):
+            to = decode_change(event)
+            if to is not None:
+                self._changes[view, number] = to
+
+    def _configuration_at(self, view: ViewId, number: int) -> Configuration:
+        """Give the configuration that counts for an event of a view, by the view's history."""
+        now = self._configuration
+        if not self._changes:
+            return now
+        history = self._views[view].history
+        for (known_in, place), to in sorted(self._changes.items()):
+            end = number if known_in == view else history.get(known_in, -1)
+            if place <= end and follows(to, now):
+                now = to
+        return now
+
+    def configurations(self) -> list[Configuration]:
+        """Give those that count, or may come to: the last that was forced, and what follows it."""
+        number = self._settled.number
+        later = [to for to in self._changes.values() if to.number > number]
+        return [self._settled, *dict.fromkeys(later)]
 
     def _learned(self, life: _Cohort) -> None:
         view = max(life.known)
@@ -180,9 +214,12 @@ class ViewstampedTracker:
 
     def _on_forced(self, life: _Cohort, view: ViewId, number: int) -> None:
         self.forced += 1
-        members = self._configuration.members
-        holders = {id for id in members if self._knew.get((id, view), -1) >= number}
-        if not self._configuration.is_quorum(holders):
+        configuration = self._configuration_at(view, number)
+        everyone = configuration.everyone
+        holders = {id for id in everyone if self._knew.get((id, view), -1) >= number}
+        if configuration.number > self._settled.number:
+            self._settled = configuration
+        if not configuration.is_quorum(holders):
             self._fail(
                 "forced majority",
                 f"{life.member} calls {view}:{number} forced; {sorted(holders)} know it",

@@ -119,6 +119,10 @@ class Stable:
             )
         )
 
+    def set_joining(self, configuration: Configuration) -> None:
+        """Note that the replica joins a group; of *configuration* it knows nothing but names."""
+        self._replace(msgspec.structs.replace(self.values, configuration=configuration))
+
     def set_removed(self) -> None:
         """Mark the disk of a replica that was removed from its group: it has no later life."""
         self._replace(msgspec.structs.replace(self.values, is_removed=True))
@@ -182,3 +186,12 @@ def found_group(
         )
     if not stable.values.is_founder:
         stable.set_founder(configuration, family)
+
+
+def join_group(disk: Disk, group: str, replica: str, configuration: Configuration) -> None:
+    """Make the disk of a replica that joins a group ready, if it is new.
+
+    Such a replica knows nothing, and counts for nothing until its group says so.
+    """
+    if not [name for name in disk.names(folder_of(group, replica)) if not name.endswith(DRAFT)]:
+        Stable(disk, group, replica).set_joining(configuration)

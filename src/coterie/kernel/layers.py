@@ -194,6 +194,16 @@ class Context:
             self.configuration = configuration
             self._surroundings.meet(self.group, configuration)
 
+    def look_for(self, configuration: Configuration) -> None:
+        """Have the replicas of a configuration spoken with, settled or not, and no others."""
+        if configuration != self.configuration:
+            self.configuration = configuration
+            self._surroundings.meet(self.group, configuration)
+
+    def hear_of(self, group: str, configuration: Configuration) -> None:
+        """Learn who belongs to another group by now: have its replicas spoken with."""
+        self._surroundings.hear_of(group, configuration)
+
     @property
     def whereabouts(self) -> Mapping[ReplicaId, ReplicaAddresses]:
         """Where replicas are found, as far as is known in this process."""
@@ -260,6 +270,9 @@ class Surroundings(Protocol):
     @property
     def whereabouts(self) -> Mapping[ReplicaId, ReplicaAddresses]:
         """Where replicas are found, as far as is known."""
+
+    def hear_of(self, group: str, configuration: Configuration) -> None:
+        """Learn who belongs to a group that may not be here."""
 
     def meet(self, group: str, configuration: Configuration) -> None:
         """Speak with all who belong to a group; those who did are answered, not watched."""

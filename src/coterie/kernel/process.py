@@ -92,6 +92,8 @@ class Process:
         self._known_peers = frozenset(self.peers)
         self._guests: set[ReplicaId] = set()
         """Processes that are spoken with and not watched."""
+        self.guest_hears: Callable[[str, Configuration], None] | None = None
+        """For a process that is a guest of others: what it does when it hears who they are."""
         self._seeds = self._known_peers
         """Whom this process was told of when it began."""
         self._configurations: dict[str, Configuration] = {}
@@ -184,6 +186,18 @@ class Process:
         """Take what a guest says; inside a turn."""
         for envelope in frame.envelopes:
             self._hand_over(frame.process, envelope)
+
+    def hear_of(self, group: str, configuration: Configuration) -> None:
+        """Learn who belongs to a group that may not be here; its own replica knows best."""
+        known = self._configurations.get(group)
+        is_news = known is None or known.number < configuration.number
+        if group in self.replicas or not is_news:
+            return
+        if self.guest_hears is None:
+            self.meet(group, configuration)
+        else:
+            self._configurations[group] = configuration
+            self.guest_hears(group, configuration)
 
     def meet(self, group: str, configuration: Configuration) -> None:
         """Speak with all who belong to a group, too; inside a turn, or before the first.

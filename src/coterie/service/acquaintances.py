@@ -20,6 +20,8 @@ from coterie.runtime.address import Address, parse_address
 from coterie.runtime.events import log
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coterie.runtime.process import LiveProcess
     from coterie.service.config import ClusterConfig
     from coterie.service.port import ClientPort
@@ -47,6 +49,8 @@ class Acquaintances:
         self._secrets = secrets
         self._in_file = frozenset(config.ids)
         self._seen = 0
+        self.met: list[Callable[[], None]] = []
+        """What is to be done when members have come or gone."""
         self._unreached: set[str] = set()
         """Peers to whom there could be no link yet."""
         live.process.whereabouts.update({id: whereabouts_of(config, id) for id in config.ids})
@@ -67,6 +71,8 @@ class Acquaintances:
         self._port.move(
             {id: known[id].clients for id in (process.id, *process.peers) if id in known}
         )
+        for each in self.met:
+            each()
 
     def _meet_unreached(self) -> None:
         """Seek those who can be found and have a secret, if one is asked for."""

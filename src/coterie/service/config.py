@@ -226,7 +226,11 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def everyone(self, group: str) -> tuple[str, ...]:
         """Give the replicas that a group began with, then those that joined it, as in the file."""
-        joined = [id for id in self.ids if group in self.replicas[id].joins]
+        joins = {id: self.replicas[id].joins for id in self.ids}
+        if group == LOCATIONS:
+            joined = [id for id in self.ids if joins[id]]  # where there is one, it is everywhere
+        else:
+            joined = [id for id in self.ids if group in joins[id]]
         return tuple(dict.fromkeys((*self.members(group), *joined)))
 
     def groups_at(self, id: str) -> dict[str, GroupConfig]:

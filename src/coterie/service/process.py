@@ -33,7 +33,7 @@ from coterie.service.limits import port_settings
 from coterie.service.operate.metrics import MetricsPort
 from coterie.service.port import ClientPort
 from coterie.service.recorder import JournalRecorder
-from coterie.service.registering import register
+from coterie.service.registering import Registrar, located
 from coterie.service.security import (
     CertificateWatch,
     SecretWatch,
@@ -166,21 +166,31 @@ class ReplicaProcess:
         if mine.metrics:
             metrics = MetricsPort(self, parse_address(mine.metrics))
             await stack.enter_async_context(metrics)
-        if LOCATIONS in self.hosted:
-            inside = MemoryNetwork()
-            address = await port.listen_inside(inside)
-            registering = asyncio.create_task(register(config, id, address, inside.host(id)))
-            stack.push_async_callback(_end, registering)
+        registrar = await self._start_registrar(stack)
         secrets = None
         if not security.is_open:
             secrets = SecretWatch(config, id, self.live.transport, port)
             stack.callback(asyncio.create_task(secrets.run()).cancel)
         acquaintances = Acquaintances(config, self.live, port, secrets)
+        if registrar is not None:
+            acquaintances.met.append(registrar.moved.set)
         self.live.driver.turn_ended.append(acquaintances.turn_ended)
         self.live.driver.turn_ended.append(self._look_for_removal)
         if security.tls is not None:
             watch = CertificateWatch(security.tls, (self.live.transport, port))
             stack.callback(asyncio.create_task(watch.run()).cancel)
+
+    async def _start_registrar(self, stack: AsyncExitStack) -> Registrar | None:
+        """Have the location service told where the groups here are, if there is one."""
+        port = self.port
+        if LOCATIONS not in self.hosted:
+            return None
+        inside = MemoryNetwork()
+        address = await port.listen_inside(inside)
+        registrar = Registrar(self.config, self.id, address, inside.host(self.id))
+        run = registrar.run(lambda: located(self.hosted, port.addresses))
+        stack.push_async_callback(_end, asyncio.create_task(run))
+        return registrar
 
     def _begin_lives(self, disk: FileDisk) -> int:
         """Begin a life in every journal, all with the same number; give it."""

@@ -103,6 +103,7 @@ class MemberChange:
             lambda seen, now: self._progress(id, seen, now),
             f"{id} is on its way into the group, and becomes a member when it knows all",
         )
+        self._change_locations(id, self._admission(id))
         return id
 
     def remove(self, id: str) -> None:
@@ -124,6 +125,7 @@ class MemberChange:
             lambda _seen, now: f"{id}: being removed" if now.before else "",
             f"the group is on its way to go on without {id}",
         )
+        self._change_locations(id, Dismiss(self.target.group, id))
         self._wait_until_it_has_ended(id)
         self._take_down(id)
 
@@ -159,6 +161,37 @@ class MemberChange:
                 raise Refused(
                     "no replica on this machine is in a primary view: coterie status "
                     f"{self.target.again()} says why"
+                )
+            time.sleep(LOOK_SECONDS)
+
+    def _change_locations(self, id: str, order: Admit | Dismiss) -> None:
+        """Have the location service change with the processes of the deployment, if it has one."""
+        from pathlib import Path  # noqa: PLC0415
+
+        import msgspec  # noqa: PLC0415
+
+        from coterie.ready.locations import LOCATIONS  # noqa: PLC0415
+        from coterie.service.operate.control import NobodyThere, give_order  # noqa: PLC0415
+
+        config = self.target.config
+        assert config is not None, "the command takes no address"
+        groups = config.groups_at(id).keys()
+        if LOCATIONS not in groups or groups - {LOCATIONS, self.target.group}:
+            return  # it lives on there for other groups, or was there for them
+        order = msgspec.structs.replace(order, group=LOCATIONS)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            for each in config.replicas.values():
+                try:
+                    answer = give_order(Path(each.dir), order)
+                except NobodyThere:
+                    continue
+                # A command that was interrupted may have done it before.
+                if answer.is_done or "belong" in answer.text or "was removed" in answer.text:
+                    return
+            if time.monotonic() > deadline:
+                raise NotYet(
+                    f"{id}: done, but for the location service; give the command again later"
                 )
             time.sleep(LOOK_SECONDS)
 

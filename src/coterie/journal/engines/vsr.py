@@ -4,8 +4,8 @@ Three things are asked, one after the other:
 
 1. *Stable storage.* The configuration, and the views that the cohort promised and was active in,
    are in the file of stable values, synced at every change. A cohort without it cannot take part:
-   it might help a primary against one that it has forgotten. One whose configuration is another
-   than the group's is not the cohort that was meant.
+   it might help a primary against one that it has forgotten. One that was founded with quite
+   others is not the cohort that was meant. Who belongs to the group by now is in its history.
 2. *The state.* It is that of the newest snapshot whose place the journal reaches, with the events
    known since. A snapshot is the state right after the record it names, whether it was taken in
    passing or came from a primary with `StateTaken`.
@@ -34,6 +34,7 @@ from coterie.kernel.cohorts import CohortViews, EventSpan
 from coterie.kernel.decoding import Decoder
 from coterie.kernel.engine import Version
 from coterie.kernel.records import (
+    ConfigurationForced,
     EventsKnown,
     Forced,
     InvitationAccepted,
@@ -224,7 +225,7 @@ class _RecoveringCohort(ReadingBack[_CohortHistory]):
 
     def recover(self, configuration: Configuration, incarnation_min: int) -> CohortRecovery:
         """Read the journal back, and judge whether anything is lost that it rests on."""
-        self._check_stable(configuration)
+        configuration = self._check_stable(configuration)
         history, stages = self.read_back()
         reason = self._what_is_lost(history)
         if reason:
@@ -250,7 +251,8 @@ class _RecoveringCohort(ReadingBack[_CohortHistory]):
             useless=self.useless(history.base),
         )
 
-    def _check_stable(self, configuration: Configuration) -> None:
+    def _check_stable(self, configuration: Configuration) -> Configuration:
+        """Give the configuration with which the cohort was founded, or those whom it joined."""
         stable = self.stable
         who = f"cohort {self.replica} of group {self.group}"
         if not stable.exists or stable.damage:
@@ -273,13 +275,15 @@ class _RecoveringCohort(ReadingBack[_CohortHistory]):
                 f"{who} is no cohort by its journal: its engine is another one, and cannot be "
                 "changed"
             )
-        is_same = stored.number == configuration.number
-        if not is_same or sorted(stored.members) != sorted(configuration.members):
+        if stored.number and not {*stored.members, self.replica} & {*configuration.members}:
+            # Members change while a group serves, and the file that a cohort is started with is
+            # older or younger than its history; but it is of the same group.
             raise WrongJournal(
-                f"{who} belongs, by its stable values, to configuration {stored.number} of "
-                f"{', '.join(stored.members)}, and was started with {configuration.number} of "
-                f"{', '.join(configuration.members)}: give it the one it was created with"
+                f"{who} belongs, by its stable values, to a group of {', '.join(stored.members)}, "
+                f"and was started with {', '.join(configuration.members)}: give it the file of its "
+                "own group"
             )
+        return stored
 
     # ---- judging
 
@@ -314,7 +318,7 @@ class VsrJournal(JournalFamily):
     name = "vsr"
     syncs = frozenset(Sync)
     kinds = frozenset(get_args(VsrRecord))
-    promises_nothing = frozenset({Forced, StateAt})
+    promises_nothing = frozenset({Forced, StateAt, ConfigurationForced})
     syncs_before_snapshots = True
 
     def found(

@@ -87,6 +87,7 @@ from coterie.kernel.records.llft import (
 )
 from coterie.kernel.records.vsr import (
     Catastrophe,
+    ConfigurationForced,
     EventsKnown,
     Forced,
     InvitationAccepted,
@@ -118,6 +119,7 @@ __all__ = [
     "ComponentAttempted",
     "ComponentInstalled",
     "ComponentState",
+    "ConfigurationForced",
     "ConfigurationSettled",
     "ConnectionChanged",
     "Delivered",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coterie.kernel.decoding import Int64
 from coterie.kernel.records.base import Record
-from coterie.kernel.views import Member, ViewId, Viewstamp
+from coterie.kernel.views import ChangedConfiguration, Member, ViewId, Viewstamp
 
 
 class InvitationsMade(Record, tag=32, frozen=True, kw_only=True):
@@ -94,6 +94,14 @@ class MembersChanged(Record, tag=41, frozen=True, kw_only=True):
     members: tuple[Member, ...]
 
 
+class ConfigurationForced(Record, tag=42, frozen=True, kw_only=True):
+    """This cohort knows that an event that changed the members is forced: it counts for good."""
+
+    known: Viewstamp
+    """Where the event stands; of a state that was taken over, where that ends."""
+    configuration: ChangedConfiguration
+
+
 VsrRecord = (
     InvitationsMade
     | InvitationAccepted
@@ -105,5 +113,6 @@ VsrRecord = (
     | Catastrophe
     | StateAt
     | MembersChanged
+    | ConfigurationForced
 )
 """What viewstamped replication reports."""

@@ -122,9 +122,11 @@ CONFIGURATIONS = pa.schema(
         ("before", _NAMES),
         ("learners", _NAMES),
         ("removed", _NAMES),
+        ("known", VIEWSTAMP),
     ]
 )
-"""By whom quorums are counted from a position on, where members have changed."""
+"""By whom quorums are counted from a position on, where members have changed; under **vsr**, from
+`known` on, and `position` is the number in its view."""
 
 LIVES = pa.schema(
     [

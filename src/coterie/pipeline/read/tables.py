@@ -8,17 +8,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.kernel.records import CallsAsked, Started, Stopped
+from coterie.kernel.records import (
+    CallsAsked,
+    ConfigurationForced,
+    ConfigurationSettled,
+    Started,
+    Stopped,
+)
 from coterie.pipeline.engines import FAMILIES, family_named
 from coterie.pipeline.engines.family import Table
 from coterie.pipeline.read.columns import RowsMaker
-from coterie.pipeline.read.schemas import AUDIT, FINDINGS, LIVES, SEGMENTS
+from coterie.pipeline.read.rows import viewstamp_row
+from coterie.pipeline.read.schemas import AUDIT, CONFIGURATIONS, FINDINGS, LIVES, SEGMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
 
+    from coterie.kernel.views import Configuration
     from coterie.pipeline.engines.family import Maker, ToRow
 
 _LIVES: dict[type, ToRow] = {
@@ -31,6 +39,29 @@ _LIVES: dict[type, ToRow] = {
     },
     Stopped: lambda _: {"event": "stopped"},
 }
+
+
+_CONFIGURATIONS: dict[type, ToRow] = {
+    ConfigurationSettled: lambda record: {
+        "position": record.position,
+        **_configuration_row(record.configuration),
+    },
+    ConfigurationForced: lambda record: {
+        "position": record.known.number,
+        "known": viewstamp_row(record.known),
+        **_configuration_row(record.configuration),
+    },
+}
+
+
+def _configuration_row(configuration: Configuration) -> dict[str, object]:
+    return {
+        "configuration": configuration.number,
+        "members": list(configuration.members),
+        "before": list(configuration.before),
+        "learners": list(configuration.learners),
+        "removed": list(configuration.gone),
+    }
 
 
 class AuditMaker:
@@ -62,6 +93,7 @@ class AuditMaker:
 
 COMMON = {
     "lives": Table(LIVES, _LIVES),
+    "configurations": Table(CONFIGURATIONS, _CONFIGURATIONS),
     "audit": Table(AUDIT, maker=AuditMaker, kinds=(CallsAsked,)),
     "segments": Table(SEGMENTS),
     "findings": Table(FINDINGS),

@@ -19,6 +19,7 @@ from coterie.journal.keeper import KeeperSettings
 from coterie.journal.keyed import SealKey
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.views import Configuration
+from coterie.ready.locations import LOCATIONS
 from coterie.runtime.security import read_secrets
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class Slot:
     def configuration(self) -> Configuration:
         """The replicas that the group begins with; for one that joins later, whom to look for."""
         everyone = self.config.everyone(self.group)
-        if self.group in self.config.replicas[self.replica].joins:
+        joins = self.config.replicas[self.replica].joins
+        if self.group in joins or (joins and self.group == LOCATIONS):
             return Configuration(0, tuple(id for id in everyone if id != self.replica))
         return Configuration(1, self.config.members(self.group))
 

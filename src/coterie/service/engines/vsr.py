@@ -19,14 +19,14 @@ from coterie.vsr import (
     memory_of,
 )
 from coterie.vsr.commit.server import Server
-from coterie.vsr.views.cohort import CANNOT_RECOVER
+from coterie.vsr.views.history import CANNOT_RECOVER
 from coterie.vsr.views.replica import FIRST_LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coterie.journal.engines.vsr_keeper import CohortKeeper
-    from coterie.kernel.views import Configuration, Member, ViewId
+    from coterie.kernel.views import Configuration, Member, ReplicaAddresses, ViewId
     from coterie.objects import Definition
     from coterie.service.engines.hosted import Seat
     from coterie.service.engines.vsr_front import CohortFront
@@ -66,7 +66,9 @@ class HostedCohort(HostedReplica):
         self._definition = definition
         self._front = front
         self._has_left = False
-        context = make_context(live.process, group, directory[group])
+        # With whom it was founded, or whom it joined; who belongs to it is in the group's history.
+        first = directory[group] if keeper is None else keeper.recovery.configuration
+        context = make_context(live.process, group, first)
         executor = ObjectExecutor(definition.cls, wall_clock)
         take_snapshot = encode_now if keeper is None else ForkedChunks
         self.server = Server(context, executor, directory, settings, take_snapshot)
@@ -79,14 +81,30 @@ class HostedCohort(HostedReplica):
         if keeper is not None:
             keeper.checkpoint = self.cohort.checkpoint
             lost = keeper.recovery.reason
-        self._told: tuple[Role, ViewId, tuple[Member, ...], bool] | None = None
+        self._told: tuple[Role, ViewId, tuple[Member, ...], bool, int] | None = None
         super().__init__(
             live,
             replica,
-            configuration=directory[group],
+            configuration=first,
             keeper=keeper,
             lost=f"{lost}; it needs a view with those who have it",
         )
+
+    @property
+    def configuration(self) -> Configuration:
+        """Who belongs to the group, as far as it is known here to be forced."""
+        return self.cohort.members.settled
+
+    @property
+    def members_stay(self) -> str:
+        """Members change by events of the history."""
+        return ""
+
+    def admit(self, id: str, at: ReplicaAddresses | None = None) -> None:
+        self.cohort.admit(id, at)
+
+    def dismiss(self, id: str) -> None:
+        self.cohort.dismiss(id)
 
     @property
     def definition(self) -> Definition:
@@ -147,13 +165,14 @@ class HostedCohort(HostedReplica):
 
     @property
     def has_left(self) -> bool:
-        """Whether it was told to stop."""
-        return self._has_left
+        """Whether it was told to stop, or was removed."""
+        return self._has_left or self.cohort.has_left
 
     def _turn_ended(self) -> None:
         """Tell clients when the cohort's part in its group has changed; keep the journal short."""
         status = self.status
-        told = (status.role, status.view, status.members, status.is_zombie)
+        number = self.configuration.number
+        told = (status.role, status.view, status.members, status.is_zombie, number)
         if told != self._told:
             self._told = told
             self._front.tell_news()

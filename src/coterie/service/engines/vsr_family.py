@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace as replace_fields
 
 from coterie.journal.engines.vsr import VSR
+from coterie.journal.stable import join_group
 from coterie.kernel.errors import CoterieError
 from coterie.kernel.views import Configuration
 from coterie.service.classes import load_class
@@ -92,6 +93,8 @@ class _Start:
         self._disk = disk
         self._slot = slot
         self._keeper: CohortKeeper
+        if not slot.configuration.number:
+            join_group(disk, slot.group, slot.replica, slot.configuration)
         self._found = VSR.recover(disk, slot.group, slot.replica, slot.configuration)
         self.incarnation = self._found.incarnation
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coterie.kernel.errors import Refused
+from coterie.ready.locations import LOCATIONS
 from coterie.service.config import NAME, ReplicaConfig, encode_config, parse_config
 from coterie.service.operate.founding import LOOPBACK, free_port
 from coterie.service.security import write_secrets
@@ -65,7 +66,7 @@ def take_down(folder: Path, config: ClusterConfig, group: str, id: str) -> Clust
     if group not in config.groups or id not in config.everyone(group):
         raise Refused(f"there is no replica {id!r} of {group!r} here")
     replica, given = config.replicas[id], config.groups[group]
-    others = config.groups_at(id).keys() - {group}
+    others = config.groups_at(id).keys() - {group, LOCATIONS}
     staying = tuple(each for each in config.everyone(group) if each != id)
     replicas = dict(config.replicas)
     groups = dict(config.groups)

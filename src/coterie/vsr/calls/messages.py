@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from coterie.kernel.decoding import Decoder
-from coterie.kernel.views import ReplicaId, ViewId, Viewstamp
+from coterie.kernel.views import ChangedConfiguration, ReplicaId, ViewId, Viewstamp
 from coterie.vsr.commit.psets import Aid, CallId, CallsProgress, Pset
 
 
@@ -24,7 +24,10 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class WhereIs(_Message, tag=32, frozen=True):
-    """Asks a replica of a group who the group's primary is."""
+    """Asks a replica who the primary of its group is, or of another one that is silent."""
+
+    group: str = ""
+    """Which group; empty for that of whoever is asked."""
 
 
 class Elsewhere(_Message, tag=33, frozen=True):
@@ -32,6 +35,8 @@ class Elsewhere(_Message, tag=33, frozen=True):
 
     view: ViewId
     primary: ReplicaId
+    configuration: ChangedConfiguration | None = None
+    """Who belongs to the group, if that has changed."""
 
 
 # ---- calls

@@ -1,7 +1,8 @@
 """Requests to the primaries of groups: found, sent, and sent again until answered.
 
 The location service of the paper is a directory here, from the names of groups to their
-configurations; which cohort leads is learned from the cohorts, and remembered (section 3).
+configurations; which cohort leads is learned from the cohorts, and remembered (section 3), and so
+is who belongs to a group after its members have changed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.kernel.clock import Instant
 from coterie.kernel.errors import CoterieError
-from coterie.vsr.calls.messages import WhereIs
+from coterie.vsr.calls.messages import Elsewhere, WhereIs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 
     from coterie.kernel.clock import Duration
     from coterie.kernel.layers import Context
-    from coterie.kernel.views import Configuration, ReplicaId, ViewId
-    from coterie.vsr.calls.messages import Elsewhere
+    from coterie.kernel.views import ChangedConfiguration, Configuration, ReplicaId, ViewId
     from coterie.vsr.settings import VsrSettings
 
 _RESEND = "vsr requests"
@@ -76,11 +76,16 @@ class PrimaryRequests:
     ) -> None:
         self._context = context
         self._directory = directory
+        self._in_vain: dict[str, int] = {}
+        """How many times the cohorts of a group were asked without an answer."""
+        self._members: dict[str, ChangedConfiguration] = {}
+        """Who belongs to groups of the directory whose members have changed."""
         self._settings = settings
         self._requests: dict[RequestKey, _Request] = {}
         self._known: dict[str, Whereabouts] = {}
         self._asked: dict[str, Instant] = {}
         """When the cohorts of a group were last asked where their primary is."""
+        self._hear_of_all()
 
     def ask(  # noqa: PLR0913 -- a request has these parts
         self,
@@ -133,14 +138,25 @@ class PrimaryRequests:
 
     def tell_all(self, group: str, message: msgspec.Struct) -> None:
         """Send to all cohorts of a group, once."""
-        configuration = self._directory.get(group)
+        configuration = self._members.get(group) or self._directory.get(group)
+        if group == self._context.group:
+            configuration = self._context.configuration
         if configuration is not None:
-            self._context.send_to(group, configuration.members, message)
+            everyone = dict.fromkeys((*configuration.members, *configuration.before))
+            self._context.send_to(group, list(everyone), message)
+
+    def tell_others(self, message: msgspec.Struct) -> None:
+        """Send to all cohorts of all other groups, once."""
+        for group in self._directory:
+            if group != self._context.group:
+                self.tell_all(group, message)
 
     def learn(self, message: Elsewhere) -> None:
         """Take news of where a group's primary is; of groups that there are, or it would grow."""
         if not self.knows(message.actor):
             return
+        self._learn_members(message)
+        self._in_vain.pop(message.actor, None)
         known = self._known.get(message.actor)
         if known is not None and message.view <= known.view:
             return
@@ -149,6 +165,19 @@ class PrimaryRequests:
             if request.group == message.actor:
                 request.tries = 0
                 self._send(key, request)
+
+    def _learn_members(self, message: Elsewhere) -> None:
+        to, group = message.configuration, message.actor
+        known = self._members.get(group)
+        if to is not None and (known is None or to.number > known.number):
+            self._members[group] = to
+            self._hear_of_all()
+
+    def _hear_of_all(self) -> None:
+        """Have the process know who belongs to all groups: who has left one may be in another."""
+        for group, founded in self._directory.items():
+            if group != self._context.group:
+                self._context.hear_of(group, self._members.get(group, founded))
 
     def _send(self, key: RequestKey, request: _Request) -> None:
         where = self._known.get(request.group)
@@ -174,6 +203,17 @@ class PrimaryRequests:
         if asked_at is None or now - asked_at >= self._settings.request_resend // 2:
             self._asked[group] = now
             self.tell_all(group, WhereIs(self._context.group))
+            self._in_vain[group] = in_vain = self._in_vain.get(group, 0) + 1
+            if in_vain > _DOUBT_AFTER:
+                # Perhaps none of those is there any more that are known here.
+                self.tell_others(WhereIs(self._context.group, group))
+
+    def where(self, group: str) -> Elsewhere | None:
+        """Say where another group is, as far as is known here."""
+        known = self._known.get(group)
+        if known is None:
+            return None
+        return Elsewhere(group, known.view, known.primary, self._members.get(group))
 
     def _resend_later(self) -> None:
         if self._requests and not self._context.timer_is_set(_RESEND):

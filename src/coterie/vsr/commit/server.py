@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from coterie.kernel.clock import Instant
 from coterie.kernel.comparing import Comparison
 from coterie.kernel.errors import BadMessage, ReplicaBroken
 from coterie.kernel.records import StateAt
@@ -50,7 +51,6 @@ from coterie.vsr.objects.group_state import GroupState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from coterie.kernel.clock import Instant
     from coterie.kernel.layers import Context
     from coterie.kernel.views import Configuration, Member, ReplicaId
     from coterie.vsr.calls.executor import Executor
@@ -96,6 +96,8 @@ class Server:
         self._comparison: Comparison[Viewstamp] = Comparison(
             context.me.id, configuration.members, configuration.majority
         )
+        self._introduced_at = Instant(0)
+        """When the other groups were last told who belongs to this one."""
         self._void: dict[Aid, None] = {}
         """Aborted before anything of them came here: a call may still be on its way."""
 
@@ -209,6 +211,7 @@ class Server:
             return
         self.calls.sweep()
         self.coordinator.sweep()
+        self._introduce_members()
         now = self.context.now
         # Also calls that were refused have touched their transactions.
         self._touched = {aid: self._touched.get(aid, now) for aid in self.state.transactions}
@@ -247,8 +250,8 @@ class Server:
             case CohortDigest(at=at, digest=digest):
                 if sender.id in self.context.configuration.members:
                     self._heard_digest(sender.id, at, digest)
-            case WhereIs():
-                self._say_where(sender, message.actor)
+            case WhereIs(group=group):
+                self._say_where(sender, message.actor, group or self.group)
             case CallRequest() | BeginTransaction() | EndTransaction() | Prepare() | Commit():
                 if not self.cohort.is_primary:
                     self._say_where(sender, message.actor)
@@ -258,11 +261,29 @@ class Server:
                 if self.cohort.is_primary:
                     self._on_news(message)
 
-    def _say_where(self, sender: Member, actor: str) -> None:
-        """Tell what is known here of the view and its primary (3.3)."""
-        if self.cohort.is_active:
+    def hear_stranger(self, sender: Member, message: Any) -> None:  # noqa: ANN401 -- its own kinds
+        """Learn that the members of another group have changed, from one who has come to it."""
+        told = message.configuration if isinstance(message, Elsewhere) else None
+        if told is not None and sender.id in told.everyone:
+            self.requests.learn(message)
+
+    def _introduce_members(self) -> None:
+        """Tell the other groups who belongs to this one, once that has changed."""
+        told, view, now = self.cohort.members.told(), self.cohort.cur_view, self.context.now
+        if told is not None and now - self._introduced_at >= self.settings.query_after:
+            self._introduced_at = now
+            self.requests.tell_others(Elsewhere(self.group, view.id, view.primary.id, told))
+
+    def _say_where(self, sender: Member, actor: str, group: str = "") -> None:
+        """Tell what is known here of the view and its primary (3.3), or of another group's."""
+        if group not in {"", self.group}:
+            where = self.requests.where(group)
+            if where is not None:
+                self.send(sender, actor, where)
+        elif self.cohort.is_active:
             view = self.cohort.cur_view
-            self.send(sender, actor, Elsewhere(self.group, view.id, view.primary.id))
+            told = self.cohort.members.told()
+            self.send(sender, actor, Elsewhere(self.group, view.id, view.primary.id, told))
 
     def _on_request(
         self,

@@ -58,13 +58,24 @@ class Buffer:
         self._sizes: dict[int, int] = {}
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = 0
-        self._quorum = self._context.configuration.majority - 1
+        self._is_alone = False
+        """Whether what this primary knows is forced at once."""
+        self.members_changed()
 
     def open(self) -> None:
         """Announce the view."""
         self._log.keep_above(Viewstamp(self.view.id, 0))
         self._announce(self._others())
         self._count_acks()
+        self._resend_later()
+        self._cohort.members.tell_gone()
+
+    def members_changed(self) -> None:
+        """Learn that others have to know events, or are to be told."""
+        configuration = self._cohort.members.now
+        self._is_alone = configuration.is_quorum({self._context.me.id})
+        for id in [id for id in self._lives if id in configuration.gone]:
+            self.forget(id)
         self._resend_later()
 
     def resume(self) -> None:
@@ -95,7 +106,7 @@ class Buffer:
         """Learn that the log has a new event."""
         self._sizes[number] = size
         self._unforced_bytes += size
-        if self._quorum == 0:
+        if self._is_alone:
             self._count_acks()
 
     def force_to(self, viewstamp: Viewstamp, then: Callable[[], None]) -> None:
@@ -121,6 +132,11 @@ class Buffer:
     def knows_all(self, id: ReplicaId) -> bool:
         """Say whether a backup has acknowledged every event."""
         return self._acked.get(id, -1) == self._log.last.number
+
+    def knows_nearly_all(self, id: ReplicaId) -> bool:
+        """Say whether a backup has the state, and is not far behind."""
+        acked = self._acked.get(id, -1)
+        return acked >= 0 and self._log.last.number - acked <= self._settings.window_events
 
     def on_ack(self, sender: Member, message: AckEvents) -> None:
         """Take an acknowledgement."""
@@ -154,13 +170,7 @@ class Buffer:
         self._heard.pop(id, None)
 
     def _count_acks(self) -> None:
-        acked = sorted(self._acked.values(), reverse=True)
-        if self._quorum == 0:
-            number = self._log.last.number
-        elif len(acked) >= self._quorum:
-            number = acked[self._quorum - 1]
-        else:
-            return
+        number = self._cohort.members.agreed(self._acked, self._log.last.number)
         if number <= self.forced:
             return
         for each in range(max(self.forced, 0) + 1, number + 1):
@@ -170,16 +180,20 @@ class Buffer:
         self._cohort.report(Forced, view=self.view.id, number=number)
         while self._waiting and self._waiting[0][0] <= self.forced:
             heapq.heappop(self._waiting)[2]()
+        self._cohort.members.forced_rose()
 
     # ---- sending
 
     def _others(self) -> list[ReplicaId]:
         mine = self._context.me.id
-        return [id for id in self._context.configuration.members if id != mine]
+        now = self._cohort.members.now
+        return [id for id in now.everyone if id != mine]
 
     def _announce(self, ids: list[ReplicaId]) -> None:
         # The view may have got or lost members meanwhile; what it began with stays.
-        self._context.send(ids, NewView(self._cohort.cur_view, self.initial_history, self._changes))
+        cohort = self._cohort
+        news = cohort.members.told()
+        self._context.send(ids, NewView(cohort.cur_view, self.initial_history, self._changes, news))
 
     def tell_members(self) -> None:
         """Tell the backups who is in the view now, until they have heard it.
@@ -226,6 +240,10 @@ class Buffer:
         last = self._log.last.number
         for id in self._others():
             if not self._context.reaches(id):
+                if self._cohort.members.told() is not None:
+                    # It may have been away while the members changed, and know nobody by now.
+                    self._announce([id])
+                    behind = True
                 continue
             acked = self._acked.get(id, -1)
             if acked < 0 or self._heard[id] < self._changes:

@@ -164,7 +164,7 @@ class CatchUp:
         # If it turns out to be no state, the next question is for another offer.
         self._offer = None
         staged.begin_anew()
-        cohort.module.restore(chunks)
+        cohort.members.restore(chunks, offer.history[-1])
         cohort.log.adopt(offer.history)
         cohort.up_to_date = True
         cohort.report(
@@ -259,7 +259,7 @@ class CohortDonor:
         if not state.is_offering or cohort.log.after(self._history[-1], bytes_max=1) is None:
             self._serial += 1
             self._untold.clear()
-            state.offer(cohort.module.snapshot())
+            state.offer(cohort.members.snapshot())
             self._history = tuple(cohort.log.history)
         state.encode_more()
         self._keep()

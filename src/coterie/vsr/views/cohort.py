@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
+from coterie.kernel.configuration import changed
 from coterie.kernel.decoding import Decoder
-from coterie.kernel.engine import Checkpoint, Version
-from coterie.kernel.errors import BadMessage, Refused
-from coterie.kernel.layers import Layer
+from coterie.kernel.errors import BadMessage
 from coterie.kernel.records import (
     EventsKnown,
     InvitationAccepted,
@@ -42,8 +41,10 @@ from coterie.vsr.views.buffer import Buffer
 from coterie.vsr.views.catch_up import CatchUp, CohortDonor
 from coterie.vsr.views.formation import Response
 from coterie.vsr.views.hand_over import HandOver
+from coterie.vsr.views.history import CohortHistory
 from coterie.vsr.views.log import EventLog
 from coterie.vsr.views.manager import Manager
+from coterie.vsr.views.members import Members
 from coterie.vsr.views.messages import (
     MODULE_TAGS,
     AcceptInvitation,
@@ -59,7 +60,9 @@ from coterie.vsr.views.messages import (
     Invite,
     NewEvents,
     NewView,
+    NoMember,
     Superseded,
+    WhoBelongs,
 )
 from coterie.vsr.views.primary_monitor import PrimaryMonitor
 
@@ -69,15 +72,9 @@ if TYPE_CHECKING:
     from coterie.kernel.clock import Duration
     from coterie.kernel.layers import Context
     from coterie.kernel.records import Record
-    from coterie.kernel.views import Member, ReplicaId, ViewId
+    from coterie.kernel.views import Member, ReplicaAddresses, ReplicaId, ViewId
     from coterie.vsr.settings import VsrSettings
     from coterie.vsr.views.module import CohortPast, Module
-
-CANNOT_RECOVER = (
-    "a group under vsr is not recovered at the price of what it promised: give the replicas back "
-    "their folders, or found another group"
-)
-"""A cohort without its state cannot tell what its group has promised (4.2)."""
 
 _AWAIT = "vsr await"
 
@@ -93,12 +90,13 @@ class CohortStatus(enum.Enum):
     UNDERLING = "underling"
 
 
-class Cohort(Layer):
+class Cohort(CohortHistory):
     """One replica of a group; `Replica` has it as its bottom."""
 
     name = "VSR"
     manager_kind: ClassVar[type[Manager]] = Manager
     buffer_kind: ClassVar[type[Buffer]] = Buffer
+    members_kind: ClassVar[type[Members]] = Members
 
     def __init__(
         self, context: Context, module: Module, *, memory: CohortPast, settings: VsrSettings
@@ -118,6 +116,7 @@ class Cohort(Layer):
         self.led = memory.led
         self.buffer: Buffer | None = None
         """The communication buffer, while this cohort is the active primary."""
+        self.members = self.members_kind(self)
         self._manager = self.manager_kind(self)
         self._catch_up: CatchUp | None = None
         self._donor = CohortDonor(self)
@@ -128,60 +127,9 @@ class Cohort(Layer):
         """How many changes of its view's members this backup has heard of."""
         self._monitor = PrimaryMonitor(self)
         self._hand_over = HandOver(self)
-        self._earlier = (NO_VIEW, 0)
-        """The view that `position` was last asked in, and how many events came before it."""
         module.attach(self)
         if memory.history:
-            self._recall(memory)
-
-    def _recall(self, memory: CohortPast) -> None:
-        """Take the state from an earlier life: as it was stored, and the events since."""
-        if memory.chunks:
-            self.module.restore(memory.chunks)
-        self.log.adopt(memory.base or memory.history)
-        for span in memory.spans:
-            if span.view != self.log.last.view:
-                self.log.begin_view(span.view)
-            self.module.perform(self.log.append(span.events), self.module.read(span.events))
-        self.log.recall(memory.history)
-
-    # ---- its history (`coterie.kernel.engine.HistoryKeeper`)
-
-    @property
-    def version(self) -> Version:
-        """How advanced the history is."""
-        return Version(self.log.last.view, self.position)
-
-    @property
-    def position(self) -> int:
-        """How many events the state reflects: the views of a history follow each other."""
-        last = self.log.last
-        if self._earlier[0] != last.view:
-            # Of the views before the last one nothing is added any more.
-            known = sum(each.number for each in self.log.history[:-1])
-            self._earlier = (last.view, known)
-        return self._earlier[1] + last.number
-
-    @property
-    def settled(self) -> int:
-        """Up to which of these events a majority is known here to know all."""
-        if not self.is_active:
-            return self.position
-        return self.position - max(self.log.last.number - self.forced, 0)
-
-    @property
-    def is_zombie(self) -> bool:
-        """Whether the cohort has lost its state, and waits for a view with those who have it."""
-        return not self.up_to_date
-
-    def checkpoint(self) -> Checkpoint:
-        """Give the state and what it reflects, for the journal."""
-        chunks = self.module.snapshot()
-        return Checkpoint(self.position, self.version, chunks, history=tuple(self.log.history))
-
-    def recover(self) -> None:
-        """Refuse: a group under **vsr** is not recovered by an operator's word."""
-        raise Refused(CANNOT_RECOVER)
+            self.recall(memory)
 
     # ---- what the process calls (`coterie.kernel.replica.Bottom`)
 
@@ -190,10 +138,11 @@ class Cohort(Layer):
         self.report(
             Started,
             stack=self.name,
-            configuration=self.context.configuration,
+            configuration=self.members.now,
             is_zombie=not self.up_to_date,
         )
         self._await(self.settings.recovery_patience)
+        self.members.look_around()
 
     def decode(self, message: msgspec.Raw) -> msgspec.Struct:
         """Read a message between cohorts, or one for the module; its tag says which it is."""
@@ -207,8 +156,11 @@ class Cohort(Layer):
         if type(message) not in _KINDS:
             self.module.receive(sender, message)
             return
-        if sender.id not in self.context.configuration.members or sender.id == self.me.id:
-            raise BadMessage("only cohorts of a group take part in its views")
+        if self.has_left:
+            return
+        if sender.id not in self.members.heard or sender.id == self.me.id:
+            self.hear_stranger(sender, message)
+            return
         match message:
             case NewEvents():
                 self._on_events(sender, message)
@@ -227,6 +179,10 @@ class Cohort(Layer):
                 self._on_new_view(sender, message)
             case Superseded(highest=highest):
                 self._on_superseded(highest)
+            case NoMember():
+                self.members.on_no_member(message)
+            case WhoBelongs():
+                self.members.on_question(sender, message)
             case FetchEvents(view=view) | FetchChunks(view=view):
                 if self.buffer is not None and view == self.cur_viewid:
                     self._donor.answer(sender, message)
@@ -234,8 +190,28 @@ class Cohort(Layer):
                 if self._catch_up is not None and self._catch_up.is_from(sender, message.view):
                     self._catch_up.take(message)
 
+    def hear_stranger(self, sender: Member, message: Any) -> None:  # noqa: ANN401 -- its own kinds
+        """Take a message of who is no member as far as is known here: one of us may have been away.
+
+        A former one is told so. Of a later one it is learned who belongs to the group by now.
+        """
+        if type(message) not in _KINDS:
+            self.module.hear_stranger(sender, message)
+            return
+        if self.has_left or self.members.is_gone(sender):
+            return
+        is_news = isinstance(message, Invite | NewView | NoMember | WhoBelongs)
+        if not is_news or sender.id == self.me.id:
+            raise BadMessage("only cohorts of a group take part in its views")
+        if isinstance(message, NoMember):
+            self.members.on_no_member(message)
+        else:
+            self.members.hear(message.configuration)
+
     def reachability_changed(self, restarted: Sequence[str]) -> None:
         """Learn whom the failure detector believes in now."""
+        if self.has_left:
+            return
         if self.buffer is not None:
             for id in restarted:
                 self.buffer.forget(id)
@@ -244,9 +220,12 @@ class Cohort(Layer):
         elif self.status is CohortStatus.ACTIVE:
             self._monitor.reachability_changed(set(restarted))
         self._manager.reachability_changed()
+        self.members.look_around()
 
     def finish_turn(self) -> None:
         """Send what gathered: events to backups, one acknowledgement to the primary."""
+        if self.members.is_changing:
+            self.members.look_for_a_step()
         if self.buffer is not None:
             self.buffer.push()
         elif self._owes_ack and self.status is CohortStatus.ACTIVE:
@@ -296,7 +275,11 @@ class Cohort(Layer):
     @property
     def is_serving(self) -> bool:
         """Whether work begun here now has a chance: an active primary that hears a majority."""
-        return self.buffer is not None and self._monitor.reaches_majority()
+        return (
+            self.buffer is not None
+            and self._monitor.reaches_majority()
+            and not (self.members.is_changing and self.members.must_go)
+        )
 
     def add(self, data: bytes, event: object = None) -> Viewstamp:
         """Perform an event here, and have the backups told; give its viewstamp.
@@ -306,7 +289,7 @@ class Cohort(Layer):
         assert self.buffer is not None, "only an active primary adds events"
         known = self.log.append([data])
         self.report(EventsKnown, view=known.view, first=known.number, events=[data])
-        self.module.perform(known, self.module.read([data]) if event is None else [event])
+        self.members.perform(known, self.members.read([data]) if event is None else [event])
         self.buffer.added(known.number, len(data))
         return known
 
@@ -335,7 +318,8 @@ class Cohort(Layer):
             return Response(self.me, crashed=True, known=crashed_in, was_primary=False)
         known = self.log.last
         was_primary = known.view == self.led and known.view != NO_VIEW
-        return Response(self.me, crashed=False, known=known, was_primary=was_primary)
+        now = self.members.now
+        return Response(self.me, False, known, was_primary, now)  # noqa: FBT003 -- not crashed
 
     def promise(self, view: ViewId) -> None:
         """Take part in no lower view than this one from now on."""
@@ -346,7 +330,10 @@ class Cohort(Layer):
 
     def _on_invite(self, sender: Member, message: Invite) -> None:
         view = message.view
-        if view < self.max_viewid:
+        self.members.hear(message.configuration)
+        if self.members.is_blank:
+            pass  # It is being admitted: it counts for nothing, and knows nothing.
+        elif view < self.max_viewid:
             self.context.send([sender.id], Superseded(self.max_viewid))
         elif view == self.cur_viewid:
             pass
@@ -363,8 +350,9 @@ class Cohort(Layer):
             self._accept(view)
             self.await_view()
         mine = self.response()
+        now = None if mine.configuration is None else changed(mine.configuration)
         self.context.send(
-            [sender.id], AcceptInvitation(view, mine.crashed, mine.known, mine.was_primary)
+            [sender.id], AcceptInvitation(view, mine.crashed, mine.known, mine.was_primary, now)
         )
 
     def _accept(self, view: ViewId) -> None:
@@ -402,12 +390,13 @@ class Cohort(Layer):
         self.status = CohortStatus.UNDERLING
         # Not all at the same moment: several managers at once only get into each other's way.
         spread = self.context.random.randrange(self.settings.manager_stagger)
-        rank = self.context.configuration.members.index(self.me.id)
+        members, mine = self.members.now.members, self.me.id
+        rank = members.index(mine) if mine in members else len(members)
         wait = patience + rank * self.settings.manager_stagger // 2 + spread
         self.context.set_timer(_AWAIT, cast("Duration", wait), self._tired_of_waiting)
 
     def _tired_of_waiting(self) -> None:
-        if self._monitor.reaches_majority():
+        if self.members.may_manage and self._monitor.reaches_majority():
             self.manage()
         else:
             # Alone one can form no view: to promise higher and higher ones would only disturb
@@ -459,6 +448,8 @@ class Cohort(Layer):
             return
         if not history or history[-1] != Viewstamp(view.id, 0):
             raise BadMessage("a new view begins with its own viewstamp")
+        self.members.hear(message.configuration)
+        self.members.check_disk(message.configuration)
         if view.id == self.cur_viewid and self.status is CohortStatus.ACTIVE:
             if self.buffer is None and message.changes >= self._changes:
                 self.cur_view = view
@@ -524,7 +515,6 @@ class Cohort(Layer):
             and message.view == self.cur_viewid
             and sender == self.cur_view.primary
         ):
-            self._forced = max(self._forced, message.forced)
             if not self.learn(message):
                 # Something in between is missing, and perhaps not kept by the primary any more.
                 history = tuple(self.log.history)
@@ -532,6 +522,9 @@ class Cohort(Layer):
                 self._catch_up = CatchUp(self, self.cur_view, history, up_to=up_to)
                 self._catch_up.begin()
             self._owes_ack = True
+            if message.forced > self._forced:
+                self._forced = message.forced
+                self.members.forced_rose()
         elif self.status is CohortStatus.ACTIVE and message.view < self.cur_viewid:
             # It still hears a majority, perhaps, and does not know that this one is lost to it.
             self.context.send([sender.id], Superseded(self.max_viewid))
@@ -546,10 +539,10 @@ class Cohort(Layer):
         events = message.events[last.number + 1 - message.first :]
         if events:
             # Read first: what cannot be read must not be known.
-            read = self.module.read(events)
+            read = self.members.read(events)
             known = self.log.append(events)
             self.report(EventsKnown, view=known.view, first=last.number + 1, events=events)
-            self.module.perform(known, read)
+            self.members.perform(known, read)
         return True
 
     def done_catching_up(self) -> None:
@@ -566,8 +559,35 @@ class Cohort(Layer):
         assert self.buffer is not None, "only a primary changes its view"
         known = {each.id: each for each in (*self.cur_view.members, *self.buffer.backups)}
         self._set_members(
-            tuple(each for id, each in known.items() if each == self.me or self.context.reaches(id))
+            tuple(
+                each
+                for id, each in known.items()
+                if each == self.me or (self.context.reaches(id) and id not in self.members.now.gone)
+            )
         )
+
+    # ---- changing members
+
+    def members_changed(self) -> None:
+        """Learn that other majorities count, or that others belong to the group."""
+        self._monitor.members_changed()
+        if self.buffer is not None:
+            self.buffer.members_changed()
+            self._adjust_members()
+
+    def admit(self, id: ReplicaId, at: ReplicaAddresses | None = None) -> None:
+        """Have a cohort join, found *at* these addresses; raise `Refused` if it cannot be."""
+        self.members.admit(id, at)
+
+    def dismiss(self, id: ReplicaId) -> None:
+        """Have a cohort removed from the group; raise `Refused` if it cannot be."""
+        self.members.dismiss(id)
+
+    def be_removed(self) -> None:
+        """Learn that the group goes on without this cohort for good."""
+        self.context.is_removed = True
+        self.has_left = True
+        self._leave_view()
 
     def _set_members(self, members: tuple[Member, ...]) -> None:
         ordered = tuple(sorted(members))

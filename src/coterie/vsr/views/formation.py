@@ -10,6 +10,9 @@ acceptances do no harm:
    in those is part of the later view's initial state;
 3. they were last active in the same view as the best normal one, and the primary of that view is
    among the normal ones: it knows at least as much as any of its backups.
+
+Majorities are those of the configuration in the history that will win: the best normal one. A later
+configuration was forced, if it was, with a majority of this one, of which somebody would be here.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coterie.kernel.views import NO_VIEW, Member, Viewstamp
+from coterie.kernel.views import NO_VIEW, Configuration, Member, Viewstamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from coterie.kernel.views import Configuration, ReplicaId
+    from coterie.kernel.views import ReplicaId
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
@@ -33,6 +36,8 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     crashed: bool
     known: Viewstamp
     was_primary: bool
+    configuration: Configuration | None = None
+    """The last one in its history; None if it has not said."""
 
 
 def can_form(responses: Iterable[Response], configuration: Configuration) -> bool:
@@ -52,13 +57,23 @@ def can_form(responses: Iterable[Response], configuration: Configuration) -> boo
     )
 
 
+def winning_configuration(responses: Iterable[Response], otherwise: Configuration) -> Configuration:
+    """Give the configuration in the best normal history; *otherwise* if nobody says one."""
+    said = [each for each in responses if not each.crashed and each.configuration is not None]
+    if not said:
+        return otherwise
+    # Of those who know as much none has another one: they have the same history.
+    best = max(said, key=lambda each: each.known)
+    return best.configuration or otherwise
+
+
 def choose_primary(
     responses: Iterable[Response], preference: Sequence[ReplicaId], successor: ReplicaId = ""
 ) -> Member:
     """Give the cohort that knows most: the old primary if it can be, else by *preference*.
 
     The old primary comes first because nothing is lost if it stays; only a *successor* that it has
-    named itself comes before it.
+    named itself comes before it, and who stays before who is to go, or only learns.
     """
     normal = [response for response in responses if not response.crashed]
     best = max(response.known for response in normal)
@@ -68,6 +83,7 @@ def choose_primary(
         candidates,
         key=lambda each: (
             each.member.id != successor,
+            each.member.id not in ranks,
             not (each.was_primary and each.known.view != NO_VIEW),
             ranks.get(each.member.id, len(ranks)),
             each.member,

@@ -36,8 +36,8 @@ class HandOver:
         self._context.cancel_timer(_HAND_OVER)
 
     def _preferred(self) -> tuple[ReplicaId, ...]:
-        members = self._context.configuration.members
-        return members[: members.index(self._cohort.me.id)]
+        members, mine = self._cohort.members.now.members, self._cohort.me.id
+        return members[: members.index(mine)] if mine in members else members
 
     def _look(self) -> None:
         """Hand over to the most preferred cohort that knows everything, if there is one."""

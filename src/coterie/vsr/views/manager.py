@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, cast
 
 from coterie.kernel.records import Catastrophe, InvitationsMade, ViewFormed
 from coterie.kernel.views import ViewId
-from coterie.vsr.views.formation import Response, can_form, choose_primary
+from coterie.vsr.views.formation import (
+    Response,
+    can_form,
+    choose_primary,
+    winning_configuration,
+)
 from coterie.vsr.views.messages import CohortView, InitView, Invite
 
 if TYPE_CHECKING:
     from coterie.kernel.clock import Duration
-    from coterie.kernel.views import Member, ReplicaId
+    from coterie.kernel.views import Configuration, Member, ReplicaId
     from coterie.vsr.views.cohort import Cohort
     from coterie.vsr.views.messages import AcceptInvitation, Declined
 
@@ -60,16 +65,15 @@ class Manager:
 
     def _invite(self) -> None:
         silent = [
-            id
-            for id in self._context.configuration.members
-            if id not in self._responses and id != self._cohort.me.id
+            id for id in self._everyone() if id not in self._responses and id != self._cohort.me.id
         ]
         if self._view is None or not silent:
             return
         bound = self._bound_to_come()
         free = [id for id in silent if id not in bound]
-        self._context.send(free, Invite(self._view))
-        self._context.send(bound, Invite(self._view, insists=True))
+        news = self._cohort.members.told()
+        self._context.send(free, Invite(self._view, configuration=news))
+        self._context.send(bound, Invite(self._view, insists=True, configuration=news))
         self._context.set_timer(_INVITE, self._settings.resend, self._invite)
 
     def _bound_to_come(self) -> list[ReplicaId]:
@@ -84,8 +88,9 @@ class Manager:
         """Take an acceptance."""
         if message.view == self._view and self._formed is None:
             self._responses[sender.id] = Response(
-                sender, message.crashed, message.known, message.was_primary
+                sender, message.crashed, message.known, message.was_primary, message.configuration
             )
+            self._cohort.members.hear(message.configuration)
             if sender.id in self._loyal.values():
                 self._context.send(self._bound_to_come(), Invite(self._view, insists=True))
             self._form_if_all_answered()
@@ -103,8 +108,9 @@ class Manager:
 
     def _form_if_all_answered(self) -> None:
         """Form the view once everyone who can be expected to answer has done so."""
-        configuration = self._context.configuration
-        expected = [id for id in configuration.members if self._context.reaches(id)]
+        configuration = self._configuration()
+        voters = (*configuration.members, *configuration.before)
+        expected = [id for id in voters if self._context.reaches(id)]
         answered = self._responses.keys()
         if all(id in answered for id in expected) and configuration.is_quorum(set(answered)):
             self._form()
@@ -134,12 +140,20 @@ class Manager:
 
     def can_form(self, responses: list[Response]) -> bool:
         """Say whether a view of these cohorts is sure to know all that was ever forced."""
-        return can_form(responses, self._context.configuration)
+        return can_form(responses, self._configuration())
 
     def choose_primary(self, responses: list[Response]) -> Member:
         """Give the cohort that will lead; the configuration's order is the preference."""
-        members = self._context.configuration.members
-        return choose_primary(responses, members, self._successor)
+        return choose_primary(responses, self._configuration().members, self._successor)
+
+    def _configuration(self) -> Configuration:
+        """Give the one that counts for what has been answered so far."""
+        return winning_configuration(self._responses.values(), self._cohort.members.now)
+
+    def _everyone(self) -> list[ReplicaId]:
+        """Give all who may have to be asked: those whom this cohort knows, and whom others do."""
+        known = (self._cohort.members.now, self._configuration(), self._context.configuration)
+        return list(dict.fromkeys(id for each in known for id in each.everyone))
 
     def _init_view(self) -> None:
         """Have the chosen primary start the view; again and again, until something happens."""
@@ -149,7 +163,7 @@ class Manager:
 
     def _cannot(self, responses: list[Response]) -> None:
         """No view can be formed of these acceptances: wait and try again later."""
-        if len(responses) == len(self._context.configuration.members):
+        if set(self._configuration().members) <= self._responses.keys():
             self._tell_catastrophe(responses)
         self._context.cancel_timer(_INVITE)
         pause = self._settings.manager_pause

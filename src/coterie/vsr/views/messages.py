@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from coterie.kernel.views import Member, ViewId, Viewstamp
+from coterie.kernel.views import ChangedConfiguration, Member, ViewId, Viewstamp
 
 MODULE_TAGS = bytes([32])
 """The first tag that messages of a cohort's module have, as it stands in a message after the head
@@ -40,6 +40,8 @@ class Invite(_Message, tag=1, frozen=True):
     view: ViewId
     insists: bool = False
     """I have heard from the primary whom you named: your view is over."""
+    configuration: ChangedConfiguration | None = None
+    """Who belongs to the group, if that has changed: you may have been away."""
 
 
 class AcceptInvitation(_Message, tag=2, frozen=True):
@@ -53,6 +55,8 @@ class AcceptInvitation(_Message, tag=2, frozen=True):
     crashed: bool
     known: Viewstamp
     was_primary: bool
+    configuration: ChangedConfiguration | None = None
+    """The last one in what I know, with all there is to say of it; of a crashed cohort nothing."""
 
 
 class InitView(_Message, tag=3, frozen=True):
@@ -69,6 +73,8 @@ class NewView(_Message, tag=4, frozen=True):
     """The viewstamps of the history, up to the view's own."""
     changes: int = 0
     """How often the members of the view have changed since it began."""
+    configuration: ChangedConfiguration | None = None
+    """Who belongs to the group, if that has changed: you may have been away."""
 
 
 class Superseded(_Message, tag=5, frozen=True):
@@ -83,6 +89,20 @@ class Declined(_Message, tag=12, frozen=True):
     view: ViewId
     """The view that the sender was invited to."""
     primary: Member
+
+
+class NoMember(_Message, tag=13, frozen=True):
+    """This configuration is forced; whoever it names as gone was removed from the group."""
+
+    configuration: ChangedConfiguration
+
+
+class WhoBelongs(_Message, tag=14, frozen=True):
+    """I hear too few of those whom I know: say who belongs to the group, if that has changed."""
+
+    number: int
+    configuration: ChangedConfiguration | None = None
+    """The last one in what I know, if that has changed: perhaps it is you who were away."""
 
 
 # ---- the communication buffer
@@ -153,6 +173,8 @@ CohortMessage = (
     | NewView
     | Superseded
     | Declined
+    | NoMember
+    | WhoBelongs
     | NewEvents
     | AckEvents
     | FetchEvents

@@ -94,5 +94,8 @@ class Module(Protocol):
     def receive(self, sender: Member, message: Any) -> None:  # noqa: ANN401 -- its own kinds
         """Take one message of those it decodes."""
 
+    def hear_stranger(self, sender: Member, message: Any) -> None:  # noqa: ANN401 -- its own kinds
+        """Take one message of a process that is not known here."""
+
     def finish_turn(self) -> None:
         """Do what gathered up during the turn."""

@@ -31,10 +31,15 @@ class PrimaryMonitor:
     def __init__(self, cohort: Cohort) -> None:
         self._cohort = cohort
         self._context = cohort.context
-        mine = cohort.me.id
-        self._others = [id for id in cohort.context.configuration.members if id != mine]
+        self.members_changed()
         self._restarted = False
         self._declined: tuple[Member, ViewId] | None = None
+
+    def members_changed(self) -> None:
+        """Learn that majorities are those of another configuration."""
+        self._configuration = now = self._cohort.members.now
+        mine = self._cohort.me.id
+        self._others = [id for id in dict.fromkeys((*now.members, *now.before)) if id != mine]
 
     def begin(self) -> None:
         """Enter a view."""
@@ -49,7 +54,7 @@ class PrimaryMonitor:
     def reaches_majority(self) -> bool:
         """Whether a majority of the configuration, this cohort included, can be reached."""
         reached = {id for id in self._others if self._context.reaches(id)}
-        return self._context.configuration.is_quorum(reached | {self._cohort.me.id})
+        return self._configuration.is_quorum(reached | {self._cohort.me.id})
 
     def reachability_changed(self, restarted: set[str]) -> None:
         """Learn whom the failure detector believes in now."""
@@ -83,7 +88,7 @@ class PrimaryMonitor:
         }
         if self._context.reaches(primary):
             in_touch.add(self._cohort.me.id)
-        return self._context.configuration.is_quorum(in_touch | {primary})
+        return self._configuration.is_quorum(in_touch | {primary})
 
     def _has_lost_primary(self) -> bool:
         """Whether the primary is out of reach here, and nowhere with a majority as far as known."""
@@ -102,13 +107,13 @@ class PrimaryMonitor:
                 return
         if self._context.timer_is_set(_LOST):
             return
-        members = self._context.configuration.members
+        members, mine = self._configuration.members, self._cohort.me.id
         before = [
             id
-            for id in members[: members.index(self._cohort.me.id)]
+            for id in (members[: members.index(mine)] if mine in members else members)
             if id != self._cohort.cur_view.primary.id and self._context.reaches(id)
         ]
-        if not before and self.reaches_majority():
+        if not before and self._cohort.members.may_manage and self.reaches_majority():
             self._cohort.manage()
             return
         wait = (len(before) or 1) * self._cohort.settings.manager_stagger
@@ -117,7 +122,7 @@ class PrimaryMonitor:
     def _still_lost(self) -> None:
         if not self._cohort.is_backup or not self._has_lost_primary():
             return
-        if self.reaches_majority():
+        if self._cohort.members.may_manage and self.reaches_majority():
             self._cohort.manage()
         else:
             self._change_view()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from coterie.client.sessions.vsr.transport import PortTransport
 from coterie.kernel.clock import seconds
+from coterie.kernel.configuration import addresses_of
 from coterie.kernel.errors import CoterieError, FrameError
 from coterie.kernel.layers import Context, Layer
 from coterie.kernel.process import Process
@@ -21,7 +22,7 @@ from coterie.kernel.replica import Replica
 from coterie.kernel.settings import Settings
 from coterie.kernel.views import Configuration, Member
 from coterie.kernel.wire import Heartbeat, decode_body
-from coterie.protocol.messages import guest_prefix
+from coterie.protocol.messages import Peer, guest_prefix
 from coterie.runtime.driver import Driver
 from coterie.runtime.recorder import NoRecorder
 from coterie.transactional.face import Turns
@@ -92,6 +93,7 @@ class TransactionProcess:
         self._process = process = Process(
             id=name, incarnation=1, peers=(), detector=_WatchesNobody(), settings=_SETTINGS
         )
+        process.guest_hears = self._hear_of
         context = Context(
             group=name,
             me=Member(name, 1),
@@ -123,6 +125,13 @@ class TransactionProcess:
         self._transport.learn(welcome.group, welcome.peers)
         if definition is not None:
             self.definitions[welcome.group] = definition
+
+    def _hear_of(self, group: str, configuration: Configuration) -> None:
+        """Learn that the members of a group have changed: find those who have come."""
+        found = addresses_of(configuration)
+        self._transport.learn(group, [Peer(each.id, each.clients, False) for each in found])  # noqa: FBT003
+        for id in configuration.everyone:
+            self._process.admit(id)
 
     async def close(self) -> None:
         """End: transactions in progress are aborted by their coordinators."""

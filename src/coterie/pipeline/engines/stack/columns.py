@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from coterie.kernel.records import (
-    ConfigurationSettled,
     Delivered,
     EntriesAccepted,
     HistoryAdopted,
@@ -236,16 +235,6 @@ _STANDINGS: dict[type, ToRow] = {
         "version_position": record.version.position,
     },
 }
-_CONFIGURATIONS: dict[type, ToRow] = {
-    ConfigurationSettled: lambda record: {
-        "position": record.position,
-        "configuration": record.configuration.number,
-        "members": list(record.configuration.members),
-        "before": list(record.configuration.before),
-        "learners": list(record.configuration.learners),
-        "removed": list(record.configuration.gone),
-    },
-}
 _MESSAGES: dict[type, ToRow] = {
     Sent: lambda record: {
         "event": "sent",
@@ -277,7 +266,6 @@ TABLES = {
     "digests": Table(schemas.DIGESTS, _DIGESTS),
     "views": Table(schemas.VIEWS, _VIEWS),
     "standings": Table(schemas.STANDINGS, _STANDINGS),
-    "configurations": Table(schemas.CONFIGURATIONS, _CONFIGURATIONS),
     "messages": Table(schemas.MESSAGES, _MESSAGES),
 }
 """What the records of stacks become."""

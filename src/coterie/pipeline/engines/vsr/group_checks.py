@@ -64,14 +64,13 @@ def one_primary(found: CohortGroup, results: Results) -> None:
 
 
 def forced_majority(found: CohortGroup, results: Results) -> None:
-    """What is called forced was known to a majority of the configuration."""
+    """What is called forced was known to a majority of the configuration that counts there."""
     check = "forced majority"
     results.checked(check, len(found.forced))
-    configuration = found.configuration
     for view, claim in found.forced.items():
-        holders = {
-            id for id in configuration.members if found.knew.get((id, view), -1) >= claim.number
-        }
+        configuration = found.configuration_at(view, claim.number)
+        everyone = configuration.everyone
+        holders = {id for id in everyone if found.knew.get((id, view), -1) >= claim.number}
         if configuration.is_quorum(holders):
             continue
         claimer = claim.place[0]

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from coterie.journal import Kind
-from coterie.kernel.views import NO_VIEW, Configuration, ViewId, Viewstamp
+from coterie.kernel.views import NO_VIEW, ChangedConfiguration, Configuration, ViewId, Viewstamp
 from coterie.pipeline.engines.vsr.serial import NOTHING, UNKNOWN
 from coterie.pipeline.lake.ends import End, ends_of, lost_writes, stopped_lives
 from coterie.pipeline.lake.findings import findings_of
@@ -85,7 +85,8 @@ class CohortGroup:
     """All that the checks of one group need, but for the events themselves."""
 
     group: str
-    configuration: Configuration
+    configurations: list[tuple[Viewstamp, Configuration]]
+    """Who belongs to the group, and from which event on; the first ones founded it."""
     incomplete: set[str]
     """Replicas whose journals are missing, damaged, or lack their beginning."""
     started: list[StartedView] = field(default_factory=list)
@@ -108,6 +109,15 @@ class CohortGroup:
     """The highest number of an event of each view that anybody tells of."""
     _positions: dict[ViewId, tuple[int, int]] | None = None
     """See `positions`."""
+
+    def configuration_at(self, view: ViewId, number: int) -> Configuration:
+        """Give the configuration that counts for an event of a view."""
+        history = {**self.initial.get(view, {}), view: number}
+        return next(
+            configuration
+            for known, configuration in reversed(self.configurations)
+            if known.view == NO_VIEW or known.number <= history.get(known.view, -1)
+        )
 
     @property
     def is_open(self) -> bool:
@@ -204,22 +214,35 @@ def _place(row: Row) -> Place:
     return row["replica"], row["incarnation"], row["sequence"]
 
 
-def _configuration(began: list[Row], lake: Lake, group: str) -> Configuration:
-    """Give who belongs to the group, by the last who says so."""
-    if began:
-        latest = max(began, key=lambda row: row["configuration"])
-        return Configuration(latest["configuration"], tuple(latest["replicas"]))
-    # Every record that says so is gone.
-    names = lake.table("segments", group)["replica"].to_pylist()
-    return Configuration(0, tuple(sorted(set(names))))
+def _configurations(
+    began: list[Row], lake: Lake, group: str
+) -> list[tuple[Viewstamp, Configuration]]:
+    """Give who belonged to the group at the beginning, and who later."""
+    named = [row for row in began if row["configuration"]]  # 0 is whom a newcomer looks for
+    if named:
+        first = min(named, key=lambda row: row["configuration"])
+        founded = Configuration(first["configuration"], tuple(first["replicas"]))
+    else:
+        # Every record that says so is gone.
+        names = lake.table("segments", group)["replica"].to_pylist()
+        founded = Configuration(0, tuple(sorted(set(names))))
+    found: dict[int, tuple[Viewstamp, Configuration]] = {}
+    for row in lake.table("configurations", group).to_pylist():
+        known, number = viewstamp_of(row["known"]), row["configuration"]
+        if number not in found or known < found[number][0]:
+            kept = (tuple(row[name]) for name in ("members", "learners", "before", "removed"))
+            found[number] = known, ChangedConfiguration(number, *kept)
+    later = [found[number] for number in sorted(found) if number > founded.number]
+    return [(Viewstamp(NO_VIEW, 0), founded), *later]
 
 
 def read_group(lake: Lake, group: str) -> CohortGroup:
     """Read all journals of a group of cohorts, each in its order."""
     lives = lake.table("lives", group).to_pylist()
     began = [row for row in lives if row["event"] == "started"]
-    configuration = _configuration(began, lake, group)
-    incomplete = set(configuration.members) - {row["replica"] for row in began}
+    configurations = _configurations(began, lake, group)
+    everyone = {id for _, each in configurations for id in (*each.members, *each.before)}
+    incomplete = everyone - {row["replica"] for row in began}
     findings = [row for row in findings_of(lake, group).to_pylist() if row["incarnation"]]
     torn = {(row["replica"], row["incarnation"]) for row in findings if row["kind"] in _INCOMPLETE}
     cut = {
@@ -228,7 +251,7 @@ def read_group(lake: Lake, group: str) -> CohortGroup:
         if row["kind"] == Kind.TORN_TAIL.value
     }
     incomplete |= {replica for replica, _ in torn}
-    found = CohortGroup(group, configuration, incomplete, ends=ends_of(lake, group))
+    found = CohortGroup(group, configurations, incomplete, ends=ends_of(lake, group))
     found.lost = _lost(lake.table("segments", group), stopped_lives(lake, group))
     rows = [*lake.table("cohorts", group).to_pylist(), *_runs(lake, found), *began]
     rows.sort(key=_place)

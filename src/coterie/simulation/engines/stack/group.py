@@ -17,8 +17,8 @@ from coterie.simulation.engines.stack.describe import describe
 from coterie.simulation.engines.stack.host import Host
 from coterie.simulation.engines.stack.kinds import make_kind
 from coterie.simulation.engines.stack.ledger import replay, weigh
-from coterie.simulation.engines.stack.operator import Operator
 from coterie.simulation.engines.stack.replica import StackReplica
+from coterie.simulation.world.operator import Operator
 from coterie.simulation.world.world import World
 from coterie.stacks import is_ordered
 

@@ -15,6 +15,7 @@ from coterie.kernel.views import Member
 from coterie.simulation.engines.stack.clients import SimulatedObject
 from coterie.simulation.engines.stack.ledger import Ledger
 from coterie.simulation.engines.stack.old import old_ledger, old_object, write_old_journal
+from coterie.simulation.world.disk import Died
 from coterie.simulation.world.resident import Resident
 from coterie.stacks import build, build_engine, is_ordered
 
@@ -198,6 +199,13 @@ class StackReplica(Resident):
 
     def be_removed(self) -> None:
         """Mark the disk of a replica that was removed, and end."""
-        if not self.machine.is_retired:
-            Stable(self.machine.disk, self.group, self.machine.id).set_removed()
-            self.machine.retire()
+        machine = self.machine
+        if machine.is_retired:
+            return
+        try:
+            Stable(machine.disk, self.group, machine.id).set_removed()
+        except (OSError, Died) as error:  # it finds out anew when its disk has been put right
+            machine.simulation.note(f"{machine.id}: {error}")
+            machine.kill()
+            return
+        machine.retire()

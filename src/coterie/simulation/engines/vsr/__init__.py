@@ -32,6 +32,13 @@ class VsrFamily(Family):
 
         return COHORT_FAULTS
 
+    @property
+    def more_faults(self) -> tuple[str, ...]:
+        """Changes of members."""
+        from coterie.simulation.faults import CHANGES  # noqa: PLC0415 -- start-up stays fast
+
+        return tuple(CHANGES)
+
     def options(self, asked: Asked) -> TransactionOptions:
         """Give the options of runs of transactions."""
         from coterie.journal.format import Sync  # noqa: PLC0415 -- start-up stays fast

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from coterie.kernel.records import (
     Catastrophe,
+    ConfigurationForced,
     EventsKnown,
     Forced,
     InvitationAccepted,
@@ -45,5 +46,7 @@ def describe(record: Record) -> str:  # noqa: C901, PLR0911 -- one answer a kind
             return f"has state {digest.hex()[:12]} at {known}"
         case MembersChanged(view=view, members=members):
             return f"has {names(members)} in view {view} now"
+        case ConfigurationForced(known=known, configuration=now):
+            return f"counts by {now.number} ({', '.join(now.members)}) from {known} on"
         case _:
             return describe_life(record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.checking.viewstamped import ViewstampedTracker
+from coterie.kernel.configuration import is_change
 from coterie.kernel.layers import Layer
 from coterie.kernel.records import EventsKnown
 from coterie.kernel.replica import Replica
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from coterie.journal.keeper import KeeperSettings
     from coterie.kernel.layers import Context
     from coterie.kernel.records import Record
-    from coterie.kernel.views import Member, ViewId
+    from coterie.kernel.views import Configuration, Member, ViewId
     from coterie.simulation.world.age import Age
     from coterie.vsr.calls.executor import Executor
     from coterie.vsr.commit.client import ClientTransaction
@@ -148,8 +149,12 @@ class TransactionWorld(CohortWorld):
             self.trackers[group].inherit(member, memory.history)
         # A process may die when it has written a turn and before anybody hears of it.
         for span in memory.spans:
+            self.trackers[group].look_at(span.view, span.first, span.events)
             for number, event in enumerate(span.events, span.first):
                 self.events[group, span.view, number] = event
+
+    def configurations(self, group: str) -> list[Configuration]:
+        return self.trackers[group].configurations()
 
     @property
     def is_quiet(self) -> bool:
@@ -184,6 +189,8 @@ class TransactionWorld(CohortWorld):
             if known.view > beginning:
                 for number in range(1, known.number + 1):
                     data = self.events[group, known.view, number]
+                    if is_change(data):
+                        continue
                     yield Viewstamp(known.view, number), decode_event(data)
 
     def violations(self) -> list[Violation]:

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 from coterie.journal.engines.vsr import recover_cohort
 from coterie.journal.engines.vsr_keeper import CohortKeeper
 from coterie.journal.format import Sync
-from coterie.journal.stable import found_group
+from coterie.journal.stable import Stable, found_group, join_group
 from coterie.kernel.clock import Duration, milliseconds
 from coterie.kernel.views import Configuration, Member
+from coterie.simulation.engines.vsr.changing import ChangingCohorts
 from coterie.simulation.engines.vsr.old import write_old_cohort
+from coterie.simulation.world.disk import Died
 from coterie.simulation.world.resident import Resident
 from coterie.simulation.world.settings import SIMULATED_JOURNAL, SIMULATED_SETTINGS
 from coterie.simulation.world.virtual_time import VirtualTime
@@ -27,7 +29,8 @@ from coterie.vsr.views.module import CohortPast
 from coterie.vsr.views.recovery import memory_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from random import Random
 
     from coterie.journal.keeper import KeeperSettings
     from coterie.kernel.layers import Context
@@ -73,11 +76,19 @@ class CohortResident(Resident):
     keeps_journal = True
 
     def __init__(
-        self, machine: Machine, group: str, world: CohortWorld, build: Callable[..., Replica]
+        self,
+        machine: Machine,
+        group: str,
+        world: CohortWorld,
+        build: Callable[..., Replica],
+        seeds: Configuration | None = None,
     ) -> None:
-        super().__init__(machine, group, world.groups[group])
+        super().__init__(machine, group, seeds or world.groups[group])
         self._world = world
         self._build = build
+        if seeds is not None:
+            join_group(machine.disk, group, machine.id, seeds)
+            return
         found_group(machine.disk, group, machine.id, self.configuration)
         if world.age is not None:
             write_old_cohort(
@@ -128,6 +139,30 @@ class CohortResident(Resident):
     def record(self, record: Record) -> None:
         """Have the world watch a record."""
         self._world.record(record)
+
+    def end_turn(self) -> None:
+        """Have the cohort end when it has found out that it was removed."""
+        replica = self.replica
+        if replica is not None and replica.context.is_removed and replica.bottom.has_left:
+            self.machine.simulation.at(0, self.be_removed)
+
+    def be_removed(self) -> None:
+        """Mark the disk of a cohort that was removed, and end; others live on here."""
+        machine = self.machine
+        if machine.is_retired or machine.residents.get(self.group) is not self:
+            return
+        try:
+            Stable(machine.disk, self.group, machine.id).set_removed()
+        except (OSError, Died) as error:  # it finds out anew when its disk has been put right
+            machine.simulation.note(f"{machine.id}: {error}")
+            machine.kill()
+            return
+        if len(machine.residents) == 1:
+            machine.retire()
+            return
+        machine.kill()
+        del machine.residents[self.group]
+        machine.start()
 
     @property
     def lacks_memory(self) -> bool:
@@ -184,6 +219,11 @@ class CohortWorld(World):
         self.groups = {name: Configuration(1, members) for name, members in groups.items()}
         self.age = age
         """With what cohorts begin that are old; None for new ones."""
+        self.changing: dict[str, ChangingCohorts] = {}
+        """The groups whose members have changed."""
+        self._builders: dict[str, Builder] = {}
+        self._first: tuple[str, ...] = ()
+        """The machines that were there from the beginning."""
 
     def old_state(self, group: str, age: Age) -> list[bytes]:
         """Give the state with which the cohorts of a group begin that are old."""
@@ -193,13 +233,21 @@ class CohortWorld(World):
         """Start all machines, which count their lives on from the age that they have."""
         if self.age is not None:
             self.begin_old(self.age)
+        self._first = tuple(self.machines)
         super().start()
 
     def put_cohorts(self, group: str, build: Builder) -> None:
         """Have the cohorts of a group live on its machines."""
+        self._builders[group] = build
         for id in self.groups[group].members:
             machine = self.machine(id)
             machine.put(CohortResident(machine, group, self, build))
+
+    def put_newcomer(self, id: str, group: str, seeds: Configuration) -> None:
+        """Start a new machine with a cohort that is to join a group."""
+        machine = self.machine(id)
+        machine.put(CohortResident(machine, group, self, self._builders[group], seeds))
+        machine.start()
 
     def put_client(self, id: str, group: str, build: Callable[[Context], Replica]) -> None:
         """Have a client live on a machine."""
@@ -220,26 +268,87 @@ class CohortWorld(World):
     def revived(self, group: str, member: Member, memory: CohortPast) -> None:
         """Learn that a cohort begins a life with this memory."""
 
+    # ---- who belongs to a group
+
+    @property
+    def can_change_members(self) -> bool:
+        return True
+
+    def join(self, random: Random) -> str:
+        return self._changing(random.choice(list(self.groups))).operator.join()
+
+    def dismiss(self, random: Random, *, after: str = "") -> None:
+        mine = [name for name in self.groups if after and name in self.machines[after].residents]
+        group = mine[0] if mine else random.choice(list(self.groups))
+        self._changing(group).operator.dismiss(after=after)
+
+    def _changing(self, group: str) -> ChangingCohorts:
+        if group not in self.changing:
+            self.changing[group] = ChangingCohorts(self, group)
+        return self.changing[group]
+
+    def peers_of(self, machine: Machine) -> Sequence[str]:
+        """Give those who were there from the beginning; others are met."""
+        known = dict.fromkeys((machine.id, *self._first))
+        for resident in machine.residents.values():
+            known.update(dict.fromkeys(resident.configuration.members))
+        return tuple(known)
+
+    def may_forget(self, machine: Machine) -> bool:
+        if self.may_lose_majority:
+            return True
+        return all(
+            self.keeps_memory(group, without=machine.id)
+            for group, resident in machine.residents.items()
+            if resident.keeps_journal
+        )
+
+    def keeps_memory(
+        self, group: str, *more: Configuration, without: str = "", sound: bool = False
+    ) -> bool:
+        """Say whether those with a memory are a quorum of all configurations that may count."""
+        remembering = {
+            each.machine.id
+            for each in self.residents_of(group)
+            if each.machine.id != without
+            and not each.lacks_memory
+            and not (sound and each.machine.is_damaged)
+        }
+        return all(each.is_quorum(remembering) for each in (*self.configurations(group), *more))
+
+    def configurations(self, group: str) -> list[Configuration]:
+        """Give the configurations of a group that may count, now or later."""
+        return [self.groups[group]]
+
     # ---- looking at groups
+
+    def ids_of(self, group: str) -> tuple[str, ...]:
+        """Name the machines of those who belong to a group, as far as is settled anywhere."""
+        changing = self.changing.get(group)
+        return (changing.operator.configuration if changing else self.groups[group]).everyone
 
     def cohort(self, id: str, group: str) -> Cohort | None:
         """Give the cohort of a group on a machine, if it is up."""
-        resident = self.machines[id].residents.get(group)
+        machine = self.machines.get(id)
+        resident = None if machine is None else machine.residents.get(group)
         return resident.cohort if isinstance(resident, CohortResident) else None
 
     def primary(self, group: str) -> Cohort | None:
         """Give the serving primary with the highest view, if there is one."""
         primaries = [
             cohort
-            for id in self.groups[group].members
+            for id in self.ids_of(group)
             if (cohort := self.cohort(id, group)) is not None and cohort.is_serving
         ]
         return max(primaries, key=lambda cohort: cohort.cur_viewid, default=None)
 
     def is_whole(self, group: str) -> bool:
         """Say whether all cohorts of a group are active in one view of all of them, and equal."""
+        changing = self.changing.get(group)
+        if changing is not None and not changing.is_settled:
+            return False
         primary = self.primary(group)
-        members = self.groups[group].members
+        members = self.ids_of(group)
         if primary is None or {each.id for each in primary.cur_view.members} != set(members):
             return False
         cohorts = [self.cohort(id, group) for id in members]
@@ -262,8 +371,8 @@ class CohortWorld(World):
     def describe(self) -> str:
         """Say where every cohort stands."""
         lines = []
-        for group, configuration in self.groups.items():
-            for id in configuration.members:
+        for group in self.groups:
+            for id in self.ids_of(group):
                 cohort = self.cohort(id, group)
                 lines.append(f"{group}/{id}: {cohort.describe() if cohort else 'down'}")
         return "; ".join(lines)

@@ -7,30 +7,94 @@ and then at what is settled, and asks some replica again for what is still missi
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from coterie.kernel.clock import milliseconds
 from coterie.kernel.errors import Refused
 from coterie.kernel.views import Configuration
-from coterie.replication.layer import EngineLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from random import Random
 
-    from coterie.simulation.engines.stack.group import Group
+    from coterie.kernel.replica import Replica
+    from coterie.kernel.views import ReplicaId
+    from coterie.simulation.world.virtual_time import VirtualTime
 
 LOOKS_EVERY = milliseconds(300)
 MEMBERS_MIN = 2
 MEMBERS_MAX = 7
 
 
-class Operator:
-    """Wants replicas to join and to go."""
+@runtime_checkable
+class ChangesMembers(Protocol):
+    """The layer of a replica by which the members of its group change."""
 
-    def __init__(self, group: Group, random: Random) -> None:
+    def admit(self, id: ReplicaId) -> None:
+        """Have a replica join the group; raise `Refused` if it cannot be."""
+
+    def dismiss(self, id: ReplicaId) -> None:
+        """Have a replica removed; raise `Refused` if it cannot be."""
+
+
+class Leaver(Protocol):
+    """Who lives on a machine, and may be removed."""
+
+    def be_removed(self) -> None:
+        """Mark the disk, and end."""
+
+
+class Place(Protocol):
+    """A machine with a replica of the group."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The last configuration that has settled, as far as is known there."""
+
+    @property
+    def replica(self) -> Replica | None:
+        """The replica, while its process lives."""
+
+    @property
+    def resident(self) -> Leaver:
+        """Who lives there."""
+
+    def call(self, call: Callable[[], None]) -> None:
+        """Have something done in the next turn."""
+
+
+class ChangingGroup(Protocol):
+    """A group whose members an operator changes."""
+
+    @property
+    def simulation(self) -> VirtualTime:
+        """Its time."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The one with which it was founded."""
+
+    def __iter__(self) -> Iterator[Place]:
+        """Give the machines with replicas of it that are not out of service."""
+
+    def put_up(self, id: str, seeds: Configuration) -> None:
+        """Start a new machine, whose replica is to join."""
+
+    def may_dismiss(self, id: str) -> bool:
+        """Say whether the members that stay remember enough when this one goes."""
+
+
+class Operator:
+    """Wants replicas to join and to go; newcomers are called by *prefix* and a number."""
+
+    def __init__(self, group: ChangingGroup, random: Random, *, prefix: str = "n") -> None:
         self._group = group
         self._random = random
+        self._prefix = prefix
         self._joining: list[str] = []
         self._leaving: list[tuple[str, str]] = []
         """Who is to go, and who must have become a member before."""
@@ -62,7 +126,7 @@ class Operator:
         if len(now.everyone) + len(self._joining) >= MEMBERS_MAX:
             return ""
         self._count += 1
-        id = f"n{self._count}"
+        id = f"{self._prefix}{self._count}"
         self._group.put_up(id, Configuration(0, now.members))
         self._joining.append(id)
         self._look_soon()
@@ -116,13 +180,13 @@ class Operator:
             if host.id in now.gone and not set(host.configuration.everyone) & set(now.members):
                 host.resident.be_removed()
 
-    def _ask(self, wish: Callable[[EngineLayer], None]) -> None:
+    def _ask(self, wish: Callable[[ChangesMembers], None]) -> None:
         host = self._random.choice(list(self._group))
         replica = host.replica
         if replica is None:
             return
         engine = replica.layers[0]
-        assert isinstance(engine, EngineLayer)
+        assert isinstance(engine, ChangesMembers), "its members can change"
 
         def ask() -> None:
             try:
@@ -133,9 +197,9 @@ class Operator:
         host.call(ask)
 
 
-def _admit(id: str, engine: EngineLayer) -> None:
+def _admit(id: str, engine: ChangesMembers) -> None:
     engine.admit(id)
 
 
-def _dismiss(id: str, engine: EngineLayer) -> None:
+def _dismiss(id: str, engine: ChangesMembers) -> None:
     engine.dismiss(id)
