@@ -15,7 +15,7 @@ from coterie.kernel.views import ChangedConfiguration
 from coterie.simulation.faults import CHANGES
 from coterie.vsr.views.cohort import Cohort
 from coterie.vsr.views.manager import Manager
-from coterie.vsr.views.members import Members
+from coterie.vsr.views.members import CohortMembers
 
 if TYPE_CHECKING:
     from coterie.kernel.views import Configuration
@@ -38,7 +38,7 @@ class ManagersOwnCounts(Cohort):
     manager_kind = _FormsByOwn
 
 
-class _LeavesAtOnce(Members):
+class _LeavesAtOnce(CohortMembers):
     def forced_rose(self) -> None:
         super().forced_rose()
         if self.settled is self.now and self.now.before:
@@ -53,7 +53,7 @@ class JointLeftWhenSettled(Cohort):
     members_kind = _LeavesAtOnce
 
 
-class _AgreesWithoutBefore(Members):
+class _AgreesWithoutBefore(CohortMembers):
     def agreed(self, numbers: dict[str, int], last: int) -> int:
         kept = self._known
         self._known = [(at, _without_before(each)) for at, each in kept]
@@ -75,7 +75,7 @@ class NewMajorityAlone(Cohort):
     manager_kind = _FormsWithoutBefore
 
 
-class _CountsLearners(Members):
+class _CountsLearners(CohortMembers):
     def agreed(self, numbers: dict[str, int], last: int) -> int:
         now = self.now
         if now.before or not now.learners:
@@ -96,7 +96,7 @@ class LearnersCounted(Cohort):
     members_kind = _CountsLearners
 
 
-class _Stays(Members):
+class _Stays(CohortMembers):
     def on_no_member(self, message: NoMember) -> None:
         if self._cohort.me.id not in message.configuration.gone:
             super().on_no_member(message)

@@ -17,7 +17,7 @@ from coterie.simulation.engines.vsr.world import MACHINE_FAULTS
 from coterie.vsr.views.buffer import Buffer
 from coterie.vsr.views.cohort import Cohort, CohortStatus
 from coterie.vsr.views.manager import Manager
-from coterie.vsr.views.members import Members
+from coterie.vsr.views.members import CohortMembers
 from coterie.vsr.views.messages import AckEvents, Invite, NewEvents, NewView
 from coterie.vsr.views.module import remember
 
@@ -116,7 +116,7 @@ class ComesBackIntoTheSameView(Cohort):
 # ---- the buffer
 
 
-class _AgreesEarly(Members):
+class _AgreesEarly(CohortMembers):
     def agreed(self, numbers: dict[str, int], last: int) -> int:
         known = sorted(numbers.values(), reverse=True)
         fewer = self.now.majority - 2

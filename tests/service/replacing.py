@@ -94,9 +94,9 @@ async def replace_all(served: Served) -> Replacing:
     return outcome
 
 
-async def run(folder: Path) -> Replacing:
+async def run(folder: Path, *options: str) -> Replacing:
     """Serve a group in a folder, and do it."""
-    async with Served(folder, "--replicas=1") as served:
+    async with Served(folder, "--replicas=1", *options) as served:
         return await replace_all(served)
 
 
@@ -104,9 +104,11 @@ def main() -> int:
     """Run it from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--journals", type=Path, help="where the group and its journals stay")
+    parser.add_argument("--engine", default="", help="the engine, if not a stack")
     args = parser.parse_args()
+    options = [f"--engine={args.engine}"] if args.engine else []
     with tempfile.TemporaryDirectory() as folder:
-        outcome = asyncio.run(run(args.journals or Path(folder)))
+        outcome = asyncio.run(run(args.journals or Path(folder), *options))
     print(outcome.report())
     return 1 if outcome.problems else 0
 

@@ -44,7 +44,7 @@ class Leaver(Protocol):
         """Mark the disk, and end."""
 
 
-class Place(Protocol):
+class OperatedReplica(Protocol):
     """A machine with a replica of the group."""
 
     @property
@@ -78,7 +78,7 @@ class ChangingGroup(Protocol):
     def configuration(self) -> Configuration:
         """The one with which it was founded."""
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[OperatedReplica]:
         """Give the machines with replicas of it that are not out of service."""
 
     def put_up(self, id: str, seeds: Configuration) -> None:

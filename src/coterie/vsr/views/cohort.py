@@ -44,7 +44,7 @@ from coterie.vsr.views.hand_over import HandOver
 from coterie.vsr.views.history import CohortHistory
 from coterie.vsr.views.log import EventLog
 from coterie.vsr.views.manager import Manager
-from coterie.vsr.views.members import Members
+from coterie.vsr.views.members import CohortMembers
 from coterie.vsr.views.messages import (
     MODULE_TAGS,
     AcceptInvitation,
@@ -96,7 +96,7 @@ class Cohort(CohortHistory):
     name = "VSR"
     manager_kind: ClassVar[type[Manager]] = Manager
     buffer_kind: ClassVar[type[Buffer]] = Buffer
-    members_kind: ClassVar[type[Members]] = Members
+    members_kind: ClassVar[type[CohortMembers]] = CohortMembers
 
     def __init__(
         self, context: Context, module: Module, *, memory: CohortPast, settings: VsrSettings

@@ -11,7 +11,7 @@ from coterie.kernel.views import NO_VIEW, ViewId
 
 if TYPE_CHECKING:
     from coterie.vsr.views.log import EventLog
-    from coterie.vsr.views.members import Members
+    from coterie.vsr.views.members import CohortMembers
     from coterie.vsr.views.module import CohortPast
 
 CANNOT_RECOVER = (
@@ -25,7 +25,7 @@ class CohortHistory(Layer):
     """The part of a cohort that drivers know as its history (`HistoryKeeper`)."""
 
     log: EventLog
-    members: Members
+    members: CohortMembers
     up_to_date: bool
     _earlier: tuple[ViewId, int] = (NO_VIEW, 0)
     """The view that `position` was last asked in, and how many events came before it."""

@@ -54,7 +54,7 @@ _ASK = "vsr members"
 _TELL = "vsr gone"
 
 
-class Members:
+class CohortMembers:
     """The configurations in the history of one cohort."""
 
     def __init__(self, cohort: Cohort) -> None:

@@ -245,6 +245,7 @@ class CohortWorld(World):
 
     def put_newcomer(self, id: str, group: str, seeds: Configuration) -> None:
         """Start a new machine with a cohort that is to join a group."""
+        self.changing_group(group)
         machine = self.machine(id)
         machine.put(CohortResident(machine, group, self, self._builders[group], seeds))
         machine.start()
@@ -275,14 +276,15 @@ class CohortWorld(World):
         return True
 
     def join(self, random: Random) -> str:
-        return self._changing(random.choice(list(self.groups))).operator.join()
+        return self.changing_group(random.choice(list(self.groups))).operator.join()
 
     def dismiss(self, random: Random, *, after: str = "") -> None:
         mine = [name for name in self.groups if after and name in self.machines[after].residents]
         group = mine[0] if mine else random.choice(list(self.groups))
-        self._changing(group).operator.dismiss(after=after)
+        self.changing_group(group).operator.dismiss(after=after)
 
-    def _changing(self, group: str) -> ChangingCohorts:
+    def changing_group(self, group: str) -> ChangingCohorts:
+        """Give a group as its operator sees it."""
         if group not in self.changing:
             self.changing[group] = ChangingCohorts(self, group)
         return self.changing[group]
