@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "llft": FOUNDATION,
     "program": set(),  # loaded into programs of others: as little as can be
     "objects": FOUNDATION,
+    "manager": FOUNDATION | {"objects"},  # what it decides; agents and sockets are the service's
     "ready": {"objects"},  # written as users would write them
     "checking": FOUNDATION,
     "transactional": FOUNDATION | {"objects", "vsr"},
@@ -51,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "objects",
         "runtime",
         "client",
+        "manager",
         "protocol",
         "ready",
         "transactional",
@@ -66,7 +68,10 @@ ALLOWED["bench"] = set(ALLOWED)
 ALLOWED["cli"] = set(ALLOWED)
 
 # What stands here is told the time, given a generator, and asks its driver for everything else.
-WITHOUT_IO = {"kernel", "membership", "ordering", "replication", "colours", "vsr", "llft"}
+WITHOUT_IO = {
+    *("kernel", "membership", "ordering", "replication", "colours", "vsr", "llft"),
+    "manager",
+}
 IO_MODULES = {
     *("asyncio", "concurrent", "multiprocessing", "queue", "sched", "signal", "threading"),
     *("datetime", "time", "zoneinfo"),

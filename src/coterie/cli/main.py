@@ -23,6 +23,7 @@ from coterie.cli.parser import Parser, Subparsers
 COMMANDS = (
     *(
         "add",
+        "agent",
         "backup",
         "bench",
         "call",
@@ -30,6 +31,8 @@ COMMANDS = (
         "check",
         "completion",
         "demo",
+        "drain",
+        "manage",
         "member",
         "members",
         "pipeline",

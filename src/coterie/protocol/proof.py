@@ -80,6 +80,16 @@ def meeting_of_client(group: str, client_nonce: bytes, replica_nonce: bytes) -> 
     )
 
 
+def meeting_of_manager(host: str, manager_nonce: bytes, agent_nonce: bytes) -> Meeting:
+    """Give the meeting of a manager with the agent of a host, which it has dialled."""
+    protocol = b"coterie manager 1"
+    return Meeting(
+        _joined([protocol, b"manager"]),
+        _joined([protocol, b"agent"]),
+        _joined([manager_nonce, agent_nonce, host.encode()]),
+    )
+
+
 def _joined(parts: Iterable[bytes]) -> bytes:
     """Join parts with their lengths, so that no two lists of parts give one text."""
     return b"".join(len(part).to_bytes(4) + part for part in parts)

@@ -66,7 +66,7 @@ class ReplicaSession:
         config, id = self._config, self._id
         objects = load_objects(config)
         raise_descriptor_limit()
-        stopping = _stop_on_signals()
+        stopping = stop_on_signals()
         async with ReplicaProcess(config, id, objects=objects, found=self._found) as process:
             _let_nothing_die_unseen(process)
             process.live.driver.turn_ended.append(lambda: self._tell(process))
@@ -206,7 +206,7 @@ class ReplicaSession:
         log(logging.WARNING if status.is_zombie else logging.INFO, "role", **fields)
 
 
-def _stop_on_signals() -> asyncio.Event:
+def stop_on_signals() -> asyncio.Event:
     """Give what is set when a signal asks for the end; a second signal ends us at once."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

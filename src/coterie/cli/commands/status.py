@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coterie.cli.parser import Parser, Subparsers
     from coterie.cli.target import KnownGroup
     from coterie.cli.terminal.paint import Paint
+    from coterie.manager.management import ManagementState, ManagerNotes
     from coterie.service.operate.overview import Overview, ReplicaSeen
 
 INTERVAL_SECONDS = 1.0
@@ -92,17 +93,38 @@ def see(target: KnownGroup, *, deadline: float) -> Overview:
 def _show(seen: list[tuple[Overview, KnownGroup]], args: argparse.Namespace) -> None:
     if args.json:
         for overview, target in seen:
-            print(_json(overview, target), flush=True)
+            print(_json(overview, target, _management(overview, target, args)), flush=True)
         return
     from coterie.cli.terminal.paint import Paint  # noqa: PLC0415
 
     drawn = [draw(overview, target, Paint()) for overview, target in seen]
+    for (overview, target), part in zip(seen, drawn, strict=True):
+        managed = _management(overview, target, args)
+        if managed is not None:
+            from coterie.cli.commands.managed_status import draw_management  # noqa: PLC0415
+
+            part += ["", *draw_management(*managed, Paint())]
     lines = [line for part in drawn for line in ["", *part]][1:]
     if args.watch and sys.stdout.isatty():
         sys.stdout.write("\x1b[H\x1b[J")  # home, and clear what was there
     elif args.watch:
         lines.insert(0, time.strftime("%H:%M:%S"))
     print("\n".join(lines), flush=True)
+
+
+def _management(
+    overview: Overview, target: KnownGroup, args: argparse.Namespace
+) -> tuple[ManagementState, ManagerNotes] | None:
+    """Read what the availability manager says, if the group is its own."""
+    from coterie.cli.commands.managed_status import (  # noqa: PLC0415 -- start-up stays fast
+        CLASS_NAME,
+        read_management,
+    )
+
+    report = next((each.report for each in overview.up), None)
+    if report is None or report.class_name != CLASS_NAME or not overview.serves:
+        return None
+    return read_management(target, deadline=args.deadline)
 
 
 def draw(overview: Overview, target: KnownGroup, paint: Paint) -> list[str]:
@@ -189,7 +211,11 @@ def _row(overview: Overview, replica: ReplicaSeen, more: list[str]) -> tuple[lis
     return row, "green" if replica.is_in_service else "yellow"
 
 
-def _json(overview: Overview, target: KnownGroup) -> str:
+def _json(
+    overview: Overview,
+    target: KnownGroup,
+    managed: tuple[ManagementState, ManagerNotes] | None = None,
+) -> str:
     import msgspec  # noqa: PLC0415
 
     replicas = []
@@ -218,11 +244,13 @@ def _json(overview: Overview, target: KnownGroup) -> str:
                 **report.details,
             }
         replicas.append(seen)
-    whole = {
+    whole: dict[str, object] = {
         "group": overview.group,
         "serves": overview.serves,
         "has_lost_memory": overview.has_lost_memory,
         "replicas": replicas,
         "advice": _advice(overview, target),
     }
+    if managed is not None:
+        whole["managed"] = {"state": managed[0], "notes": managed[1]}
     return msgspec.json.encode(whole).decode()

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -68,7 +68,7 @@ class Supervisor:
         self.folder = folder
         self.config = config
         self.say = say
-        self.watched = {id: _Watched(self, id) for id in config.ids}
+        self.watched = {id: WatchedProcess(self, id) for id in config.ids}
         self._stopping = asyncio.Event()
         self._keeping: dict[str, asyncio.Future[None]] = {}
 
@@ -118,7 +118,7 @@ class Supervisor:
     def _put_up(self, order: PutUp) -> str:
         """Begin to run a newcomer; give its id."""
         self.config, id = put_up(self.folder, self.config, order.group, order.id)
-        self.watched[id] = _Watched(self, id)
+        self.watched[id] = WatchedProcess(self, id)
         self._keep(id)
         return id
 
@@ -145,10 +145,21 @@ class Supervisor:
                 raise CoterieError(f"a supervisor does not take the order {type(order).__name__}")
 
 
-class _Watched:
+class Starts(Protocol):
+    """Who has replicas started, and hears of them."""
+
+    @property
+    def say(self) -> Callable[[str, dict[str, object]], None]:
+        """Is told what happens, as a name and fields."""
+
+    def command(self, id: str) -> list[str]:
+        """Give the command line of a replica's process."""
+
+
+class WatchedProcess:
     """One replica, life after life."""
 
-    def __init__(self, supervisor: Supervisor, id: str) -> None:
+    def __init__(self, supervisor: Starts, id: str) -> None:
         self.id = id
         self._supervisor = supervisor
         self._state = "starting"
