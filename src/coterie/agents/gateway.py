@@ -27,6 +27,7 @@ from coterie.agents.app import (
 from coterie.agents.edge_memory import GatewayMemory, WholeMemory
 from coterie.agents.living import LlftLife
 from coterie.kernel.claims import OrderKind
+from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Layer
 from coterie.kernel.records import OrdersFreed
 from coterie.kernel.replica import Replica
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
     from coterie.agents.deployment import ProgramDeployment
     from coterie.kernel.claims import Order
     from coterie.kernel.layers import Context
+    from coterie.kernel.views import Member
     from coterie.llft.memory import EdgeMemory
+    from coterie.llft.messages import CarryBytes
 
 _WAITING_MAX = 64 << 10
 """So much of a client's input may wait here before it is read no more."""
@@ -127,6 +130,11 @@ class GatewayEdge(Edge):
         line = self.lines.get(conn)
         received = 0 if line is None else line.received
         return self.settings.window - (received - self._consumed.get(conn, 0))
+
+    def _on_carry(self, sender: Member, message: CarryBytes) -> None:
+        """Refuse what edges of other programs say: real programs meet over real connections."""
+        del sender, message
+        raise BadMessage("bytes from program to program")
 
     def _credits(self) -> dict[str, int]:
         return {conn: each.delivered for conn, each in self.lines.items() if not each.is_closing}

@@ -274,6 +274,8 @@ class EdgeConnections(Layer):
         if line is None:
             line = self.lines[conn] = EdgeLine(PeerEdge(group, sender.id))
             self._changed(conn, line)
+        elif not self._is_end_of(line, group, sender.id):
+            raise BadMessage("bytes for the connection of another")
         if message.is_end and line.is_open:
             self.end(conn, is_reset=message.is_reset)
         if message.is_end:
@@ -284,13 +286,19 @@ class EdgeConnections(Layer):
             self._input(conn, data)
         self.context.send_to(group, [sender.id], self._carried(conn, line))
 
+    def _is_end_of(self, line: EdgeLine, group: str, id: str) -> bool:
+        """Say whether another program's edge is what is at the other end of a connection."""
+        return line.peer is not None and (line.peer.group, line.peer.id) == (group, id)
+
     def _carried(self, conn: str, line: EdgeLine) -> CarriedBytes:
         return CarriedBytes(conn, line.received, is_end=not line.is_open)
 
-    def _on_carried(self, message: CarriedBytes) -> None:
+    def _on_carried(self, sender: Member, message: CarriedBytes) -> None:
         line, offset = self.lines.get(message.conn), message.offset
         if line is None or offset > line.released:
             raise BadMessage("bytes that were never sent")
+        if line.peer is None or line.peer.id != sender.id:
+            raise BadMessage("bytes that were sent to another")
         if message.is_end:
             # It ended there; whoever ended it says so, unless it was here.
             line.says_end = False

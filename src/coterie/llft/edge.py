@@ -119,7 +119,7 @@ class Edge(EdgeConnections):
             case CarryBytes():
                 self._on_carry(sender, message)
             case CarriedBytes():
-                self._on_carried(message)
+                self._on_carried(sender, message)
             case _ if sender.id not in self.replicas:
                 raise BadMessage("only replicas of the program speak of its orders")
             case OrdersMade():

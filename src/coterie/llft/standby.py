@@ -232,6 +232,10 @@ class StandbyEdge(Edge):
             self.lines[message.conn].epoch = message.source_epoch
             self._changed(message.conn, self.lines[message.conn])
 
+    def _is_end_of(self, line: EdgeLine, group: str, id: str) -> bool:
+        del id  # which of the two edges of a neighbour is active is looked at before
+        return line.peer is not None and line.peer.group == group
+
     # ---- claims
 
     def _on_new_primary_view(self, sender: Member, message: NewPrimaryView) -> None:
