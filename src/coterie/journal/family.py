@@ -109,6 +109,8 @@ class JournalFamily(abc.ABC):
     """Those of them that may be written when the frames and the answers of their turn have left,
     in the same turn, because what they say is known from what others have on record. A process
     that is killed in between has answered without a record of it."""
+    forced: frozenset[type[Record]] = frozenset()
+    """Records that are on stable storage when they are written, whatever the mode of syncing."""
     sets_recovery_bit: frozenset[type[Record]] = frozenset()
     """Records that are not written before the recovery bit is on stable storage."""
     syncs_before_snapshots: bool = False

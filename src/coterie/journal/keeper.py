@@ -137,9 +137,18 @@ class Keeper:
         """Say whether a turn with these records may be written when its frames have left."""
         return self.family.may_follow.issuperset(map(type, records))
 
+    def is_forced(self, records: Sequence[Record]) -> bool:
+        """Say whether writing these records waits for the disk."""
+        return not self.family.forced.isdisjoint(map(type, records))
+
     def needs_sync(self, now: int) -> bool:
         """Say whether the driver, whose clock shows *now*, should call `sync`."""
         return self.writer.needs_sync(now)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something written would not survive the loss of the machine."""
+        return self.writer.synced < self.writer.sequence
 
     def sync(self) -> None:
         """Make everything written so far survive the loss of the machine."""

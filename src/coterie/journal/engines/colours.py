@@ -426,6 +426,7 @@ class ColoursJournal(JournalFamily):
 
     name = "colours"
     kinds = frozenset(get_args(ColoursRecord))
+    forced = frozenset({ComponentState, ComponentAttempted, ComponentInstalled})
     promises_nothing = frozenset({GreenLines, Replied, StateDigest, StateEntered})
     sets_recovery_bit = frozenset({ComponentAttempted})
     syncs_before_snapshots = True
