@@ -81,3 +81,45 @@ def test_a_group_that_others_can_reach_has_a_secret(tmp_path: Path) -> None:
     with_secret = msgspec.structs.replace(deployment, secret="0123456789abcdef")  # noqa: S106
     write_deployment(path, with_secret)
     assert read_deployment(path) == with_secret
+    path.chmod(0o644)
+    with pytest.raises(BadDeployment, match="lets every user of this machine at it"):
+        read_deployment(path)
+    path.chmod(0o600)
+
+
+PLACE = MemberPlace("127.0.0.1:7000", "x")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"secret": "x"}, "shorter than 16 bytes"),
+        ({"replicas": {}}, "one replica or more"),
+        ({"replicas": {"edge": PLACE}}, "none is called 'edge'"),
+        ({"replicas": {"../r1": PLACE}}, "'../r1' is no name"),
+        ({"name": "a\nb"}, "is no name"),
+        ({"founded": -1}, "below zero"),
+        ({"founded": 2**63}, "beyond what can be counted"),
+        ({"copy_bytes": -1}, "below zero"),
+    ],
+)
+def test_a_file_of_what_cannot_be_is_a_sentence(
+    tmp_path: Path, changed: dict[str, object], sentence: str
+) -> None:
+    deployment = ProgramDeployment(
+        name="app",
+        interpreter="python",
+        options=[],
+        words=["app.py"],
+        folder="/",
+        environment={},
+        founded=1,
+        edge=PLACE,
+        replicas={"r1": PLACE},
+    )
+    path = tmp_path / FILE
+    write_deployment(path, deployment)
+    assert read_deployment(path) == deployment
+    write_deployment(path, msgspec.structs.replace(deployment, **changed))
+    with pytest.raises(BadDeployment, match=sentence):
+        read_deployment(path)

@@ -8,6 +8,7 @@ group was founded.
 from __future__ import annotations
 
 import hmac
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,8 +24,8 @@ from coterie.program.command_words import ProgramCommand
 from coterie.program.wire import WINDOW
 from coterie.runtime.address import parse_address
 from coterie.runtime.local_groups import state_folder
-from coterie.runtime.security import OPEN, Security
-from coterie.service.config import is_loopback
+from coterie.runtime.security import FOR_OTHERS, OPEN, SECRET_BYTES_MIN, Security
+from coterie.service.config import NAME, is_loopback
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,11 +158,21 @@ _decode = JsonDecoder(ProgramDeployment).decode
 def read_deployment(path: Path) -> ProgramDeployment:
     """Read a deployment's file; raises `BadDeployment`."""
     try:
-        found = _decode(path.read_bytes())
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            found = _decode(file.read())
     except OSError as error:
         raise BadDeployment(f"{path} cannot be read: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise BadDeployment(f"{path} is no file of a replicated program: {error}") from None
+    problem = _problem_with(found)
+    if problem:
+        raise BadDeployment(f"{path} is no file of a replicated program: {problem}")
+    if found.secret and mode & FOR_OTHERS:
+        raise BadDeployment(
+            f"the secret in {path} is none: its mode {mode & 0o777:04o} lets every user of this "
+            f"machine at it; write another, and chmod 600 {path}"
+        )
     places = [found.edge, *found.replicas.values()]
     if not found.secret and not all(is_loopback(parse_address(each.listen)) for each in places):
         raise BadDeployment(
@@ -169,6 +180,20 @@ def read_deployment(path: Path) -> ProgramDeployment:
             'pass for one of its processes. Give it one: "secret": "..." of 16 letters or more'
         )
     return found
+
+
+def _problem_with(deployment: ProgramDeployment) -> str:
+    """Say what of a deployment cannot be; nothing if it can."""
+    if not deployment.replicas or EDGE_ID in deployment.replicas:
+        return f"it has one replica or more, and none is called {EDGE_ID!r}"
+    for name in (deployment.name, *deployment.replicas):
+        if not NAME.fullmatch(name):
+            return f"{name!r} is no name: use letters, digits, dots and hyphens"
+    if not (0 <= deployment.founded < _NEVER and 0 <= deployment.copy_bytes < _NEVER):
+        return "times and sizes are not below zero, nor beyond what can be counted"
+    if deployment.secret and len(deployment.secret.encode()) < SECRET_BYTES_MIN:
+        return f"its secret is shorter than {SECRET_BYTES_MIN} bytes"
+    return ""
 
 
 def encode_deployment(deployment: ProgramDeployment) -> bytes:

@@ -25,10 +25,25 @@ if TYPE_CHECKING:
     from coterie.kernel.views import ReplicaId
     from coterie.runtime.certificates import TlsFiles
 
+__all__ = [
+    "CLIENT_NAME",
+    "FOR_OTHERS",
+    "OPEN",
+    "REPLICA_NAME",
+    "SECRETS_MAX",
+    "SECRET_BYTES_MIN",
+    "Security",
+    "SecurityError",
+    "names_in",
+    "read_secret",
+    "read_secrets",
+    "write_secret",
+]
+
 _SECRET_BYTES_MAX = 4096
 SECRETS_MAX = 4
 """How many secrets one file may hold: that in use, the next one, and what is left of the last."""
-_OTHERS = 0o007
+FOR_OTHERS = 0o007
 """The part of a file's mode that is for everybody."""
 
 
@@ -53,7 +68,7 @@ def read_secrets(path: Path) -> tuple[bytes, ...]:
             data = file.read(SECRETS_MAX * (_SECRET_BYTES_MAX + 1) + 1)
     except OSError as error:
         raise SecurityError(f"the secret in {path} cannot be read: {error.strerror}") from None
-    if mode & _OTHERS:
+    if mode & FOR_OTHERS:
         raise SecurityError(
             f"the secret in {path} is none: its mode {mode & 0o777:04o} lets every user of this "
             f"machine at it; write another, and chmod 600 {path}"
