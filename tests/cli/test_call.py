@@ -23,7 +23,7 @@ from coterie.cli.commands import call
 from coterie.cli.commands.call import signature, understand
 from coterie.cli.errors import UsageError
 from coterie.cli.target import KnownGroup
-from coterie.client import MethodFailed, MethodReport, NotDone, NotWelcome, OutcomeUnknown
+from coterie.client import MethodFailed, MethodReport, NotDone, NotWelcome, OutcomeUnknown, Result
 from coterie.client.group import GroupClient
 from coterie.kernel.engine import Standing
 from coterie.kernel.views import NO_VIEW, Viewstamp
@@ -299,3 +299,23 @@ def test_interrupted_as_its_answer_comes_a_call_is_told(
 
     idle_time.run(story())
     assert capsys.readouterr() == (out, f"coterie: {err}\n")
+
+
+def test_what_another_caller_has_put_there_does_not_steer_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forged = "bye\ncoterie: done\x1b[2J"
+
+    async def fail(_args: argparse.Namespace, _target: object) -> int:
+        raise MethodFailed("KeyError", forged)
+
+    monkeypatch.setattr(call, "_call", fail)
+    assert cli.main(["call", "shop", "get", "--address", "127.0.0.1:1"]) == exits.FAILED
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+    result = Result(forged, Viewstamp(NO_VIEW, 1), 1, Standing.AUTHORITATIVE)
+    for is_seen, shown in ((False, forged), (True, "bye\ncoterie: done\\x1b[2J")):
+        monkeypatch.setattr(call, "_is_seen", lambda is_seen=is_seen: is_seen)
+        call._print(result, as_json=False)
+        assert capsys.readouterr().out == f"{shown}\n"

@@ -63,6 +63,17 @@ def test_faults_and_troubles_are_shown() -> None:
     ]
 
 
+def test_what_callers_have_chosen_neither_breaks_lines_nor_steers_a_terminal() -> None:
+    replica = up("a", "primary", 9)
+    assert replica.report is not None
+    forged = "4: on_tick failed: bye\n- a: all is well\x1b[2J"
+    report = msgspec.structs.replace(replica.report, faults=[forged], class_name="C\x1b[31m")
+    seen = msgspec.structs.replace(replica, report=report)
+    lines = draw(group(seen), TARGET, Paint())
+    assert lines[0].startswith(r"g (C\x1b[31m) ")
+    assert lines[-1] == r"- a: 4: on_tick failed: bye\n- a: all is well\x1b[2J"
+
+
 def test_machines_get_the_same() -> None:
     seen = json.loads(_json(LOST, TARGET))
     assert (seen["serves"], seen["has_lost_memory"]) == (False, True)

@@ -9,6 +9,7 @@ from coterie.cli import exits
 from coterie.cli.deadline import add_deadline
 from coterie.cli.errors import UsageError
 from coterie.cli.target import add_target, find_target, processes_of
+from coterie.cli.terminal.paint import as_one_line
 
 if TYPE_CHECKING:
     import argparse
@@ -104,7 +105,8 @@ def _end(args: argparse.Namespace, outcome: str, sentence: str, status: int) -> 
         import json  # noqa: PLC0415
 
         print(json.dumps({"outcome": outcome, "reason": sentence}))
-    print(f"coterie: {outcome}: {sentence}", file=sys.stderr)
+    # The method's error may say what another caller has put there.
+    print(f"coterie: {outcome}: {as_one_line(sentence)}", file=sys.stderr)
     return status
 
 
@@ -222,12 +224,17 @@ def _list_methods(remote: UntypedObject, *, as_json: bool) -> None:
 
     paint = Paint()
     about = f": {report.documentation.splitlines()[0]}" if report.documentation else ""
-    print(f"{paint(report.class_name, 'bold')}{about}")
+    print(f"{paint(as_one_line(report.class_name), 'bold')}{as_one_line(about)}")
     for method in report.methods:
-        line = f"  {paint(method.kind.ljust(6), 'faint')} {signature(method)}"
-        print(line)
+        kind = paint(method.kind.ljust(6), "faint")
+        print(f"  {kind} {as_one_line(signature(method))}")
         if method.documentation:
-            print(f"           {paint(method.documentation.splitlines()[0], 'faint')}")
+            first = as_one_line(method.documentation.splitlines()[0])
+            print(f"           {paint(first, 'faint')}")
+
+
+def _is_seen() -> bool:
+    return sys.stdout.isatty()
 
 
 def _print(result: Result[object], *, as_json: bool) -> None:
@@ -247,7 +254,8 @@ def _print(result: Result[object], *, as_json: bool) -> None:
             answer["age"] = result.age
         print(msgspec.json.encode(answer).decode())
     elif isinstance(result.value, str):
-        print(result.value)
+        # As it is for programs; whoever looks at it does not want its control characters obeyed.
+        print("\n".join(map(as_one_line, result.value.split("\n"))) if _is_seen() else result.value)
     elif result.value is not None:
         print(msgspec.json.encode(result.value).decode())
     if result.standing is RED and not as_json:

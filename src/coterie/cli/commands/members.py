@@ -8,6 +8,7 @@ from coterie.cli import exits
 from coterie.cli.deadline import add_deadline
 from coterie.cli.errors import UsageError
 from coterie.cli.target import add_target, find_target
+from coterie.cli.terminal.paint import as_one_line
 
 if TYPE_CHECKING:
     import argparse
@@ -60,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
         width = max((len(row["id"]) for row in rows), default=0)
         for row in rows:
             rest = "  ".join([row["standing"].ljust(7), row["clients_at"], row["role"]])
-            print(f"{row['id'].ljust(width)}  {rest}".rstrip())
+            print(as_one_line(f"{row['id'].ljust(width)}  {rest}".rstrip()))
         if gone:
-            print(f"removed: {', '.join(gone)}")
+            print(as_one_line(f"removed: {', '.join(gone)}"))
     return exits.DONE if seen.up else exits.NOT_DONE
 
 

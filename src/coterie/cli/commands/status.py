@@ -10,6 +10,7 @@ from coterie.cli import exits
 from coterie.cli.deadline import add_deadline
 from coterie.cli.errors import UsageError
 from coterie.cli.target import add_target, find_targets, processes_of
+from coterie.cli.terminal.paint import as_one_line
 
 if TYPE_CHECKING:
     import argparse
@@ -136,7 +137,7 @@ def draw(overview: Overview, target: KnownGroup, paint: Paint) -> list[str]:
     else:
         state = paint("does not serve", "red")
     report = next((each.report for each in overview.up), None)
-    what = f" ({report.class_name})" if report is not None else ""
+    what = f" ({as_one_line(report.class_name)})" if report is not None else ""
     up = f"{len(overview.up)} of {len(overview.replicas)} replicas are up"
     lines = [f"{paint(overview.group, 'bold')}{what} {state}: {up}", ""]
     more = _more(overview)
@@ -145,7 +146,7 @@ def draw(overview: Overview, target: KnownGroup, paint: Paint) -> list[str]:
     colours = ["faint"]
     for replica in overview.replicas:
         row, colour = _row(overview, replica, more)
-        rows.append(row)
+        rows.append([as_one_line(cell) for cell in row])
         colours.append(colour)
     if not any(replica.process for replica in overview.replicas):
         rows = [[row[0], *row[2:]] for row in rows]  # nobody here knows their processes
@@ -168,7 +169,9 @@ def draw(overview: Overview, target: KnownGroup, paint: Paint) -> list[str]:
         if replica.report.trouble and not replica.report.is_zombie:
             advice.append(f"{replica.id}: {replica.report.trouble}")
     advice += _advice(overview, target)
-    return [*lines, *([""] if advice else []), *(f"- {each}" for each in advice)]
+    # What replicas tell has parts that their callers have chosen.
+    told = (f"- {as_one_line(each)}" for each in advice)
+    return [*lines, *([""] if advice else []), *told]
 
 
 _FAULTS_SHOWN = 3
