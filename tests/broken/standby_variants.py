@@ -124,10 +124,10 @@ class BrokenStandby(BrokenProgram):
 
 
 STANDBYS_BROKEN = (
-    BrokenStandby(MajorityInstalls, SEQUENCE),
-    BrokenStandby(VotesWithWhatIsStored, SEQUENCE, first_seed=40),
-    BrokenStandby(GoesOnBesideTheOldEdge, SEQUENCE, first_seed=18),
+    BrokenStandby(MajorityInstalls, SEQUENCE, first_seed=17),
+    BrokenStandby(VotesWithWhatIsStored, SEQUENCE, first_seed=24),
+    BrokenStandby(GoesOnBesideTheOldEdge, SEQUENCE),
     BrokenStandby(NeverRetires, LIVENESS),
-    BrokenStandby(KeepsOldInputs, (*SEQUENCE, *LIVENESS), first_seed=12),
+    BrokenStandby(KeepsOldInputs, (*SEQUENCE, *LIVENESS), first_seed=104),
 )
 """Those that random runs catch soon; `llft/test_standby.py` has the others' orders of events."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from coterie.kernel.claims import PrimaryClaim, ProgramState
     from coterie.kernel.views import Member
     from coterie.llft.memory import ReplicaMemory
+    from coterie.llft.orders import OrderLog
 
 ASK_EVERY = 4
 """At every so many beats a doubtful edge is asked."""
@@ -70,6 +71,8 @@ class MovingReplica(ProgramReplica):
         self.voted: tuple[PrimaryClaim, str] | None = memory.voted
         """Which edge was agreed to since; no other is used until that is settled."""
         self.edges = list(edges)
+        self._sent: OrderLog | None = None
+        """What a leader that was stopped here had sent, as long as it may count."""
         self._voted_at = self._asked_at = self._begun_at = context.now
         super().__init__(context, edge=edge, memory=memory, **parts)
 
@@ -117,16 +120,39 @@ class MovingReplica(ProgramReplica):
             self._ask_now_and_then(edge, AskRefusal(claim))
         if self.leading is not None and self._silent_for(self.settings.edge_patience):
             # Perhaps nobody else is left on the roster to ask for another edge.
-            self._halt()
+            self._stop_leading()
             self._propose()
         super()._beat()
 
-    def _halt(self) -> None:
-        """Lead no more, and keep what was sent."""
-        self.leading = None
-        self.context.cancel_timer("llft step")
-        self.say_executed()
-        self._step_back()
+    # ---- all that was ever sent
+
+    def _stop_leading(self) -> None:
+        self._remember_sent()
+        super()._stop_leading()
+
+    def _remember_sent(self) -> None:
+        """Keep a copy of what is here: the edge may have more of it than is known."""
+        if self.log.end > self.stored:
+            self._sent = self.log.copy()
+
+    def _take_state(self, state: ProgramState) -> None:
+        self._make_room_for(state, at_end=False)
+        super()._take_state(state)
+
+    def _make_room_for(self, state: ProgramState, *, at_end: bool) -> None:
+        """Give up what does not lead to a state; with *at_end* also what is behind it."""
+        log = self.log
+        is_here = log.claim_at(state.number) == state.claim
+        end = state.number if is_here else max(log.base, min(self.stored, log.end))
+        if log.end > end and (at_end or not is_here):
+            was, count = log.last_claim, log.cut(end)
+            self.report(SideBranchDiscarded, number=end, count=count, was_stored=False, claim=was)
+
+    def _recall_sent(self) -> None:
+        """Have again what was sent, unless a later leader has learned all that the edge had."""
+        sent, log = self._sent, self.log
+        if sent is not None and (sent.last_claim, sent.end) > (log.last_claim, log.end):
+            self._take_orders(sent.runs(log.end + 1, sent.end - log.end))
 
     def _ask_now_and_then(self, edge: str, message: msgspec.Struct) -> None:
         now = self.context.now
@@ -182,7 +208,8 @@ class MovingReplica(ProgramReplica):
         self.voted = claim, edge
         self.report(EdgeVoted, claim=claim, edge=edge)
         if self.leading is not None:
-            self._halt()
+            self._stop_leading()
+        self._recall_sent()
 
     def _on_declined(self, sender: Member, claim: PrimaryClaim) -> None:
         """Learn that an edge never begins by a claim: go back to the one before."""
@@ -193,6 +220,7 @@ class MovingReplica(ProgramReplica):
         if self.standing in {ReplicaStanding.PROPOSING, ReplicaStanding.RECOVERING}:
             self._step_back()
         self._install = None
+        self._remember_sent()
         self._discard(max(self.stored, self.kept.number))
         self._heard_at = self.context.now
 
@@ -306,16 +334,10 @@ class MovingReplica(ProgramReplica):
 
     def _move(self, claim: PrimaryClaim, edge: str, state: ProgramState) -> None:
         self.say_executed()
-        log = self.log
-        is_here = log.claim_at(state.number) == state.claim
-        end = state.number if is_here else max(log.base, min(self.stored, log.end))
-        if log.end > end:
-            was = log.last_claim
-            self.report(
-                SideBranchDiscarded, number=end, count=log.cut(end), was_stored=False, claim=was
-            )
+        self._make_room_for(state, at_end=True)
         self.buffer = self.execution.inputs = InputBuffer()
         self.stored, self.outputs, self.delivered = state.number, {}, {}
+        self._sent = None
         self._keep(state, is_received=True)
         self.execution.restore(state)
         self.buffer.last = state.back
