@@ -248,7 +248,7 @@ def test_an_edge_that_has_refused_never_begins(kind: type[StandbyEdge], *, is_br
         pytest.param("counter", 12, id="votes again and again, and asks whether they are void"),
         pytest.param("counter", 13, id="the old edge is back, and lives have ended"),
         pytest.param("relay", 4, id="connections between programs end with an edge"),
-        pytest.param("relay", 30700000, id="what was sent is no longer followed, and not forgotten"),
+        pytest.param("relay", 30700000, id="what was sent is not followed, and not forgotten"),
         pytest.param("relay", 30700002, id="what a state takes the place of is given up"),
     ],
 )
