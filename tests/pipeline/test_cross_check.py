@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
@@ -16,6 +16,7 @@ from tests.pipeline.here import edit, judge_lake, seal_here
 from tests.pipeline.journals import OPTIMISTIC, copy_group, make_group, storm
 
 from coterie.kernel.clock import seconds
+from coterie.kernel.components import GREEN
 from coterie.pipeline.lake.lake import Lake
 
 Row = dict[str, Any]
@@ -183,22 +184,108 @@ def test_a_violation_is_one_in_sql_as_well(promise: str, counter_lake: Lake) -> 
     assert agree(counter_lake)[promise]
 
 
-def test_cohorts_in_sql(bank_journals: Path, tmp_path: Path) -> None:
-    """One event at a viewstamp; a changed one is found by both."""
-    lake = seal_here(bank_journals, tmp_path / "lake")
+# ---- other families
+
+ONE_ACTION = """
+    -- No position of the order has two actions.
+    select position from greens group by position having count(distinct fingerprint) > 1
+"""
+TOLD_RIGHT = """
+    -- A final answer speaks of what is green at that place.
+    select position from replies
+    where standing & 2 <> 0 and position > 0
+    and not exists (
+        from greens where greens.position = replies.position and greens.stamp = replies.stamp
+    )
+"""
+ONE_PRIMARY = """
+    -- A view has one primary.
+    select view from cohorts where event = 'started'
+    group by view having count(distinct primary_member) > 1
+"""
+RELEASED_ONCE = """
+    -- Every byte of a connection left once, and in order.
+    select conn from (
+        select conn, byte_offset, coalesce(lag(byte_offset + length) over (
+            partition by conn order by incarnation, sequence, byte_offset
+        ), 0) as expected from released
+    ) where byte_offset <> expected
+"""
+
+
+class Other(NamedTuple):
+    """A promise of another family, and a change of the tables that breaks it."""
+
+    journals: str
+    group: str
+    check: str
+    query: str
+    table: str
+    change: Callable[[Row], Change]
+
+
+def _differently(**values: object) -> Callable[[Row], Change]:
+    """Change the first row that is like a given one."""
+    return lambda wanted: _once(lambda row: row == wanted, **values)
+
+
+OTHERS = {
+    "one event": Other(
+        "bank_journals", "bank0", "one event", ONE_EVENT, "event_records", _differently(digest=1)
+    ),
+    "one primary": Other(
+        *("bank_journals", "bank0", "one primary", ONE_PRIMARY, "cohorts"),
+        _differently(primary_member={"id": "x", "incarnation": 1}),
+    ),
+    "global total order": Other(
+        *("colours_journals", "group", "global total order", ONE_ACTION, "greens"),
+        _differently(fingerprint=1),
+    ),
+    "told right": Other(
+        "colours_journals", "group", "told right", TOLD_RIGHT, "replies", _differently(stamp=1)
+    ),
+    "exactly once": Other(
+        *("colours_journals", "group", "exactly once", EXACTLY_ONCE, "replies"),
+        lambda _: lambda row: {**row, "session": 1, "request": 1, "count": 1},
+    ),
+    "released once": Other(
+        *("program_journals", "counter", "released once", RELEASED_ONCE, "released"),
+        _differently(byte_offset=77),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_families_in_sql(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Sound journals keep the promise here and there; a change of one row breaks it in both."""
+    case = OTHERS[name]
+    lake = seal_here(request.getfixturevalue(case.journals), tmp_path / "lake")
 
     def both() -> tuple[bool, bool]:
-        verdicts = judge_lake(lake).verdicts
-        ours = any(row["violations"] for row in verdicts if row["check_name"] == "one event")
-        files = f"{lake.root}/event_records/**/*.parquet"
+        rows = [row for row in judge_lake(lake).verdicts if row["group_name"] == case.group]
+        ours = any(row["violations"] for row in rows if row["check_name"] == case.check)
         with duckdb.connect() as connection:
-            connection.execute(
-                f"create view event_records as from read_parquet('{files}', "
-                "hive_partitioning = true) where group_name = 'bank0'"
-            )
-            return ours, bool(connection.execute(ONE_EVENT).fetchall())
+            for table in ("event_records", "cohorts", "greens", "replies", "released"):
+                files = f"{lake.root}/{table}/**/*.parquet"
+                if any(lake.path(table).rglob("*.parquet")):
+                    connection.execute(
+                        f"create view {table} as from read_parquet('{files}', "
+                        "hive_partitioning = true, hive_types = {'group_name': VARCHAR}) "
+                        f"where group_name in ('{case.group}', '{case.group}@edge')"
+                    )
+            return ours, bool(connection.execute(case.query).fetchall())
 
     assert both() == (False, False)
-    wanted = lake.table("event_records", "bank0").to_pylist()[0]
-    assert edit(lake, "event_records", _once(lambda row: row == wanted, digest=1)) == 1
+    group = f"{case.group}@edge" if case.table == "released" else case.group
+    rows = lake.table(case.table, group).to_pylist()
+    wanted = next(row for row in rows if _is_telling(case, row))
+    assert edit(lake, case.table, case.change(wanted))
     assert both() == (True, True)
+
+
+def _is_telling(case: Other, row: Row) -> bool:
+    if case.table == "cohorts":
+        return bool(row["event"] == "started")
+    if case.table == "replies":
+        return bool(row["standing"] == GREEN and row["position"] > 0)
+    return bool(case.table != "released" or row["byte_offset"] > 0)

@@ -72,6 +72,15 @@ def write_file(
     draft.replace(target)
 
 
+def write_handed_on(table: pa.Table, path: str) -> None:
+    """Write what one round hands on to the next: it is read once, and soon, so it is as it is."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = draft_of(target)
+    pq.write_table(table, draft, compression="none", use_dictionary=False, write_statistics=False)
+    draft.replace(target)
+
+
 def _parts(kind: pa.DataType) -> list[str]:
     """Give how the columns of a field go on in a file."""
     if pa.types.is_struct(kind):

@@ -28,7 +28,7 @@ from coterie.pipeline.engines.vsr.traces import (
     Tracer,
     uncollected,
 )
-from coterie.pipeline.history.reconstruct import write_file
+from coterie.pipeline.history.reconstruct import write_handed_on
 from coterie.pipeline.history.results import Results
 from coterie.pipeline.lake.lake import writer_of
 from coterie.pipeline.lake.ranges import read_columns
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 NO_POSITION = -1
-_COLUMNS = ("sequence", "recorded_at", "view", "number", "data", "digest")
+_COLUMNS = ("sequence", "recorded_at", "view", "number", "digest")
 _AUTHORITATIVE = STANDINGS.index(EventStanding.AUTHORITATIVE)
 _KIND_WORDS = pa.array([*(WORDS[kind] for kind in KINDS), None])
 _ROLLED_BACK = STANDINGS.index(EventStanding.ROLLED_BACK)
@@ -139,12 +139,36 @@ class KnownEvents:
 
 
 class _Rows(NamedTuple):
-    """What all cohorts tell of a range, in the order of their files."""
+    """What all cohorts tell of a range, in the order of their files, but for the events."""
 
     table: pa.Table
     slots: Numbers
     views: Numbers
     bits: Numbers
+    files: list[tuple[str, Numbers]]
+    """The files, and which of their rows these are."""
+
+    def events(self, rows: Numbers) -> pa.ChunkedArray:
+        """Give the events of some rows; only files that have any of them are read."""
+        ends = np.cumsum([len(mine) for _, mine in self.files], dtype=np.int64)
+        which = np.searchsorted(ends, rows, side="right")
+        parts: list[pa.ChunkedArray] = []
+        places: list[Numbers] = []
+        for index in np.unique(which).tolist():
+            file, mine = self.files[index]
+            wanted = np.flatnonzero(which == index)
+            start = 0 if index == 0 else int(ends[index - 1])
+            data = read_columns(file, ["data"])["data"]
+            inside = mine[rows[wanted] - start]
+            is_all = len(inside) == len(data) and bool((np.diff(inside) == 1).all())
+            parts.append(data if is_all else data.take(pa.array(inside)))
+            places.append(wanted)
+        chunks = [chunk for part in parts for chunk in part.chunks]
+        joined = pa.chunked_array(chunks, pa.binary())
+        order = np.concatenate(places) if places else np.zeros(0, np.int64)
+        if bool((np.diff(order) == 1).all()):
+            return joined
+        return joined.take(pa.array(np.argsort(order, kind="stable")))
 
 
 def _read(task: EventRange, found: CohortGroup) -> _Rows:
@@ -152,6 +176,7 @@ def _read(task: EventRange, found: CohortGroup) -> _Rows:
     slots: list[Numbers] = []
     views: list[Numbers] = []
     bits: list[Numbers] = []
+    files: list[tuple[str, Numbers]] = []
     for file in task.files:
         table = read_columns(file, _COLUMNS)
         slot, view = _place(task, found, table)
@@ -164,12 +189,14 @@ def _read(task: EventRange, found: CohortGroup) -> _Rows:
         slots.append(slot[mine])
         views.append(view[mine])
         bits.append(np.full(len(mine), found.names.index(replica), np.int64))
+        files.append((file, mine))
     empty = np.zeros(0, np.int64)
     return _Rows(
         pa.concat_tables(tables) if tables else pa.table({}),
         np.concatenate([empty, *slots]),
         np.concatenate([empty, *views]),
         np.concatenate([empty, *bits]),
+        files,
     )
 
 
@@ -221,12 +248,13 @@ def read_range(
     if size:
         _one_event(told, found, order, starts, results)
     rows = told.table.take(pa.array(chosen)) if size else told.table
+    data = told.events(chosen)
     own = np.uint64(1) << told.bits[order].astype(np.uint64)
     views = told.views[chosen]
     numbers = rows["number"].to_numpy() if size else np.zeros(0, np.int64)
     standings, positions = _judge(found, views, numbers)
     with uncollected():
-        events = read_all(rows["data"]) if size else []
+        events = read_all(data)
         traces = Tracer(task.group, told_of).trace(events, positions)
         del events
     return KnownEvents(
@@ -238,7 +266,7 @@ def read_range(
         positions=positions,
         known_by=np.bitwise_or.reduceat(own, starts) if size else own,
         tellers=told.bits[chosen],
-        rows=rows,
+        rows=rows.append_column("data", data) if size else rows,
         traces=traces,
     )
 
@@ -370,7 +398,8 @@ def hand_on(known: KnownEvents, task: EventRange, folder: str, parts: int) -> No
             mine = np.flatnonzero(shares == part)
             if len(mine):
                 place = f"{folder}/{part}/{quote(task.group, safe='')}/{task.number:09}{name}"
-                write_file(table.take(pa.array(mine)), place, plain=tuple(table.schema.names))
+                rows = table if len(mine) == len(table) else table.take(pa.array(mine))
+                write_handed_on(rows, place)
 
 
 OPERATIONS_FILE, TOUCHED_FILE = ".parquet", ".touched"

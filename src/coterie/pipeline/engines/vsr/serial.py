@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coterie.pipeline.history.reconstruct import write_file
+from coterie.pipeline.history.reconstruct import write_handed_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,10 +78,11 @@ class Keys:
 
     def of(self, group: str, name: str) -> int:
         """Give the bits of an object of a group."""
-        found = self._known.get((group, name))
+        key = group, name
+        found = self._known.get(key)
         if found is None:
             data = blake2b(f"{group}/{name}".encode(), digest_size=8).digest()
-            found = self._known[group, name] = int.from_bytes(data, "big", signed=True)
+            found = self._known[key] = int.from_bytes(data, "big", signed=True)
         return found
 
 
@@ -97,10 +98,9 @@ def hand_on_touches(rows: Numbers, folder: str, part: int, parts: int) -> None:
         if len(mine):
             columns = [pa.array(mine[:, index]) for index in range(len(TOUCHES))]
             columns[0] = columns[0].cast(pa.int8())
-            write_file(
+            write_handed_on(
                 pa.table(columns, schema=TOUCHES),
                 f"{folder}/{share}/{part:06}.parquet",
-                plain=tuple(TOUCHES.names),
             )
 
 

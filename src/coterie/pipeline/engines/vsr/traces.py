@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -98,21 +98,6 @@ class Traces:
     touched: pa.Table
 
 
-@dataclass(slots=True)
-class _Gathering:
-    """Lists that grow with the events."""
-
-    signed: list[int] = field(default_factory=list)
-    """Which event names a call, of which group, at which position: three lists alike."""
-    groups: list[str] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
-    touching: list[int] = field(default_factory=list)
-    """Which event touches an object, how, which one, and in which version: four lists alike."""
-    kinds: list[int] = field(default_factory=list)
-    keys: list[int] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)
-
-
 class Tracer:
     """Traces the events of one group."""
 
@@ -120,78 +105,89 @@ class Tracer:
         self._group = group
         self._told = told
         self._keys = Keys()
-        self._known: dict[str, dict[ViewId, tuple[int, int]]] = {}
+        self._known: dict[str, Mapping[ViewId, tuple[int, int]]] = {}
+        self._numbers: dict[str, int] = {}
+        """Groups of which calls were named, by numbers."""
         self._names: dict[object, tuple[str, int]] = {}
 
-    def trace(self, events: Sequence[Event | None], positions: Numbers) -> Traces:
-        """Give what events tell, each at its position."""
+    def trace(  # noqa: C901 -- one loop over all events, without calls
+        self, events: Sequence[Event | None], positions: Numbers
+    ) -> Traces:
+        """Give what events tell, each at its position.
+
+        This is the one loop over all events there is, so it is written for speed: it appends to
+        two lists of numbers, rows after rows, of which columns are made at once.
+        """
         size = len(events)
         kinds = np.full(size, NO_KIND, np.int8)
         hashed = np.zeros(size, np.int64)
         parts = np.zeros(size, np.int32)
         is_odd = np.zeros(size, np.bool_)
         names: list[str | None] = [None] * size
-        found = _Gathering()
+        signed: list[int] = []
+        """Calls that events name: which event, the place of the group, and the position."""
+        touched: list[int] = []
+        """Objects that calls touch: which call, how, which object, and in which version."""
+        group = self._group
+        known_names, keys = self._names, self._keys.of
+        places, none = self._places_of(group), (0, 0)
         for index, event in enumerate(events):
             if event is None:
                 continue
-            code = kinds[index] = CODES[type(event)]
-            known = self._names.get(event.aid)
+            aid = event.aid
+            known = known_names.get(aid)
             if known is None:
-                name = str(event.aid)
+                name = str(aid)
                 bits = _bits(name)
-                known = self._names[event.aid] = name, bits - (1 << 64 if bits >> 63 else 0)
+                known = known_names[aid] = name, bits - (1 << 64 if bits >> 63 else 0)
             names[index], hashed[index] = known
-            if code == _CALL:
-                assert isinstance(event, Completed)
-                self._touch(index, event, found)
-            elif code == _INSTALLED:
-                assert isinstance(event, Installed)
+            kinds[index] = CODES[type(event)]
+            if isinstance(event, Completed):
+                for read in event.reads:
+                    version = read.version
+                    place = NOTHING
+                    if version is not None:
+                        before, count = places.get(version.view, none)
+                        place = before + version.number if 0 < version.number <= count else UNKNOWN
+                    touched += (index, READ, keys(group, read.name), place)
+                for write in event.writes:
+                    touched += (index, WRITTEN, keys(group, write.name), NOTHING)
+            elif isinstance(event, Installed):
                 parts[index] = event.is_read_only
-                is_odd[index] = not self._sign(index, self._group, event.calls, found)
-            elif code == _DECIDED:
-                assert isinstance(event, Decided)
+                is_odd[index] = not self._sign(index, group, event.calls, signed)
+            elif isinstance(event, Decided):
                 parts[index] = len(event.parts)
                 for part in event.parts:
-                    is_odd[index] |= not self._sign(index, part.group, part.calls, found)
-        return self._tabulate(found, names, kinds, hashed, parts, is_odd, positions)
+                    is_odd[index] |= not self._sign(index, part.group, part.calls, signed)
+        named = np.array(signed, np.int64).reshape(-1, 3).T
+        touching = np.array(touched, np.int64).reshape(-1, 4).T
+        return self._tabulate(named, touching, names, kinds, hashed, parts, is_odd, positions)
 
-    def _touch(self, index: int, event: Completed, found: _Gathering) -> None:
-        for read in event.reads:
-            found.touching.append(index)
-            found.kinds.append(READ)
-            found.keys.append(self._keys.of(self._group, read.name))
-            version = read.version
-            found.versions.append(
-                NOTHING if version is None else self._position(self._group, version)
-            )
-        for write in event.writes:
-            found.touching.append(index)
-            found.kinds.append(WRITTEN)
-            found.keys.append(self._keys.of(self._group, write.name))
-            found.versions.append(NOTHING)
-
-    def _sign(self, index: int, group: str, calls: Sequence[Viewstamp], found: _Gathering) -> bool:
+    def _sign(self, index: int, group: str, calls: Sequence[Viewstamp], signed: list[int]) -> bool:
         """Take calls that an event names; say whether all of them are there."""
-        is_there = group in self._told and bool(calls)
-        for call in calls if is_there else ():
-            position = self._position(group, call)
+        if group not in self._told or not calls:
+            return False
+        places, number = self._places_of(group), self._numbers[group]
+        is_there = True
+        for call in calls:
+            before, count = places.get(call.view, (0, 0))
+            position = before + call.number if 0 < call.number <= count else UNKNOWN
             is_there &= position > 0
-            found.signed.append(index)
-            found.groups.append(group)
-            found.positions.append(position)
+            signed += (index, number, position)
         return is_there
 
-    def _position(self, group: str, stamp: Viewstamp) -> int:
+    def _places_of(self, group: str) -> Mapping[ViewId, tuple[int, int]]:
+        """Give where the events of each view of a group stand in the order, and how many count."""
         known = self._known.get(group)
         if known is None:
             known = self._known[group] = self._told[group].positions()
-        before, count = known.get(stamp.view, (0, 0))
-        return before + stamp.number if 0 < stamp.number <= count else UNKNOWN
+            self._numbers[group] = len(self._numbers)
+        return known
 
     def _tabulate(  # noqa: PLR0913, PLR0917 -- the columns
         self,
-        found: _Gathering,
+        signed: Numbers,
+        touched: Numbers,
         names: list[str | None],
         kinds: NDArray[np.int8],
         hashed: Numbers,
@@ -202,13 +198,11 @@ class Tracer:
         size = len(names)
         is_call = kinds == _CALL
         sums = np.where(is_call, signs(self._group, positions), np.uint64(0))
-        named = np.array(found.signed, np.int64)
-        of_groups, places = np.array(found.groups, np.str_), np.array(found.positions, np.int64)
-        for group in set(found.groups):
-            mine = of_groups == group
+        named, of_groups, places = signed
+        for group, number in self._numbers.items():
+            mine = of_groups == number
             np.add.at(sums, named[mine], signs(group, places[mine]))
-        touching = np.array(found.touching, np.int64)
-        how = np.array(found.kinds, np.int8)
+        touching, how, keys, versions = touched
         rows = {
             "transaction": hashed,
             "kind": kinds,
@@ -219,17 +213,17 @@ class Tracer:
             "parts": parts,
             "is_odd": is_odd,
         }
-        touched = {
+        found = {
             "transaction": hashed[touching],
-            "kind": how,
-            "key": np.array(found.keys, np.int64),
+            "kind": how.astype(np.int8),
+            "key": keys,
             "position": positions[touching],
-            "version": np.array(found.versions, np.int64),
+            "version": versions,
         }
         return Traces(
             names,
             pa.table({name: pa.array(rows[name], TRACES.field(name).type) for name in rows}),
-            pa.table(touched, schema=TOUCHED),
+            pa.table({name: pa.array(values) for name, values in found.items()}, schema=TOUCHED),
         )
 
 
