@@ -96,7 +96,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a member that passed the token waits for a sign of it before sending it again."""
     token_hold: Duration = Duration(0)
     """How long a member keeps the token before it uses it and passes it on (**objects** 6.3): more
-    is packed together, and everything waits longer. Well below `token_resend`."""
+    is packed together, and everything waits longer. Below `token_resend` divided by the number of
+    members, or tokens that are kept are sent again."""
 
 
 DEFAULT_SETTINGS = Settings()

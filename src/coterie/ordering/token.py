@@ -19,7 +19,8 @@ that dies with its holder is replaced in the next view.
 
 With `token_hold` a member keeps the token for that long before it sends what waits and passes it
 on, as **objects** 6.3 proposes: what gathers meanwhile travels in one packet, and the token costs
-fewer frames. By default it is passed on at once, "like a hot potato".
+fewer frames. It is passed on at once by default, "like a hot potato", which is faster in rounds
+(`coterie bench order`).
 
 Totem has one `aru` field that members lower and raise; a vector of one number per member says
 the same one round earlier, stays right when the token jumps, and is small for our group sizes.

@@ -10,7 +10,7 @@ slow. Right before each one a raw TCP round trip is measured, because machines d
 machine from minute to minute: the ratio to it says more than the figure.
 
 Stacks with `TOKEN` are measured once more with the token kept for a millisecond before it is passed
-on, which section 6.3 proposes: less is done for each message, and a round takes longer.
+on, of which section 6.3 expects more throughput for a longer round.
 """
 
 from __future__ import annotations
