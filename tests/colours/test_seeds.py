@@ -53,6 +53,22 @@ FOUND = (
         members_change=True,
         past_lives=ColoursTrial.past_lives,
     ),
+    Found(
+        "a change of members was on a disk, and its sync failed before anybody was told",
+        *(20400040, 20),
+        object="dictionary",
+        primary_min=0,
+        members_change=True,
+        past_lives=ColoursTrial.past_lives,
+    ),
+    Found(
+        "members left until there was one, which is a primary component",
+        *(20400069, 20),
+        object="dictionary",
+        primary_min=0,
+        members_change=True,
+        past_lives=ColoursTrial.past_lives,
+    ),
     Found("a process died as its installation was written", 14140003, 18),
     Found(
         "group time went by how commands were cut into runs",

@@ -10,7 +10,8 @@ them, in the order of true time.
   had marked, unless its disk was lost;
 - *one primary component*: no number has two, and each shares with the one before a quorum of that
   (slide 24, dynamic linear voting);
-- *least size*: none has fewer members than the group was told to (`primary_min`);
+- *least size*: none has fewer members than the group was told to (`primary_min`), or than the group
+  has, where members left until there are fewer;
 - *ready on record*: who says that it is ready for a component has its attempt on record, so all
   members of one that is installed have (slide 30);
 - *attempt protected*: who does not know what came of an attempt, because it crashed or is in case
@@ -59,7 +60,6 @@ from coterie.kernel.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coterie.kernel.components import Action
     from coterie.kernel.engine import Past
     from coterie.kernel.records import Record
     from coterie.kernel.views import ChangedConfiguration, Configuration, Member, ViewId
@@ -92,7 +92,7 @@ class ColoursTracker:
         """How many actions were red or yellow before anybody made them green."""
         self.past_lives = 0
         """How many lives were said to be over."""
-        self._least = min(primary_min, len(configuration.members))
+        self._primary_min = primary_min
         self._last: dict[Member, int] = {}
         """For every creator, the index of its last action in the order."""
         self._servers = {id: KnownServer() for id in configuration.members}
@@ -112,6 +112,10 @@ class ColoursTracker:
     def _configuration_at(self, position: int) -> Configuration:
         """Give who belongs to the group by the first actions of the order."""
         return next(each for at, each in reversed(self._configurations) if at <= position)
+
+    def _least_of(self, configuration: Configuration) -> int:
+        """Give how many members a primary component of this group must have."""
+        return min(self._primary_min, len(configuration.members))
 
     # ---- lives
 
@@ -141,12 +145,14 @@ class ColoursTracker:
             fold(cut, past_lives_in(run.payloads[0]))
             # A turn may be on disk that nobody saw, because the process died as it was written.
             for offset, payload in enumerate(run.payloads):
-                green = Green(ActionId(run.origin, run.first + offset), crc32(payload), run.view)
+                id = ActionId(run.origin, run.first + offset)
+                green = Green(id, crc32(payload), run.view)
+                self._learn(id, payload)
                 self._place(run.position + offset, green, member)
         if isinstance(more, ServerMemory):
             for action in more.actions:
                 cut[action.creator] = max(number_of(cut, action.creator), action.index)
-                self._learn_past(action)
+                self._learn(action.id, action.command)
             # What it knew of others need not have been synced.
             server.lines = dict(more.lines)
             server.prim = more.promises.prim
@@ -174,10 +180,7 @@ class ColoursTracker:
             case ActionsKnown(actions=actions):
                 for action in actions:
                     self._on_known(server, record.member, action.id)
-                    to = decode_change(action.command)
-                    if to is not None:
-                        self._changes[action.id] = to
-                    self._learn_past(action)
+                    self._learn(action.id, action.command)
             case ActionsGreen():
                 self._on_green(server, record)
             case StateAdopted():
@@ -285,10 +288,14 @@ class ColoursTracker:
         if to is not None and follows(to, self._configurations[-1][1]):
             self._configurations.append((position, to))
 
-    def _learn_past(self, action: Action) -> None:
-        lives = past_lives_in(action.command)
+    def _learn(self, id: ActionId, command: bytes) -> None:
+        """Learn what an action says of the group itself, if it does."""
+        to = decode_change(command)
+        if to is not None:
+            self._changes[id] = to
+        lives = past_lives_in(command)
         if lives:
-            self._past[action.id] = lives
+            self._past[id] = lives
 
     def _check_past(self, position: int, lives: tuple[Member, ...]) -> None:
         """Whoever belongs to the group has nothing of lives that are over but what is green."""
@@ -406,8 +413,9 @@ class ColoursTracker:
                 self._violate("one primary component", f"{prim} has no quorum of {before}")
             if len(set(prim.members)) < len(prim.members):
                 self._violate("one primary component", f"{prim} counts a member twice")
-            if len(prim.members) < self._least:
-                self._violate("least size", f"{prim} has fewer than {self._least} members")
+            least = self._least_of(self._configuration_at(self._server(member.id).end))
+            if len(prim.members) < least:
+                self._violate("least size", f"{prim} has fewer than {least} members")
         attempt = self._attempt(prim.attempt)
         unready = [each for each in prim.members if each not in attempt.ready]
         if unready:
@@ -452,7 +460,7 @@ class ColoursTracker:
         doubting = any(
             each.doubt is not None and not self._is_over(each, members) for each in members
         )
-        is_large = sum(each.id in now.members for each in server.members) >= self._least
+        is_large = sum(each.id in now.members for each in server.members) >= self._least_of(now)
         if knows and not doubting and is_large and _has_quorum(prim, sound):
             self._violate(
                 "availability",
