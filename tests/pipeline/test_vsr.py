@@ -38,12 +38,15 @@ from coterie.pipeline.engines.vsr import case
 from coterie.pipeline.engines.vsr import events as format_
 from coterie.pipeline.engines.vsr.checks import CHECKS
 from coterie.pipeline.engines.vsr.event_ranges import event_ranges, read_range, tabulate_events
+from coterie.pipeline.engines.vsr.group_checks import check_cohorts
 from coterie.pipeline.engines.vsr.history import CohortGroup, Walk, read_group
 from coterie.pipeline.engines.vsr.serial import NOTHING, Steps, _steps, has_circle
 from coterie.pipeline.history.results import Results
 from coterie.pipeline.history.verify import verify_alone
 from coterie.pipeline.jobs import run_pipeline
 from coterie.pipeline.lake.lake import Lake
+from coterie.simulation.campaign import run_seed
+from coterie.simulation.engines.vsr.trial import TransactionOptions
 from coterie.simulation.world.export import write_journals
 from coterie.vsr.commit import events
 from coterie.vsr.commit.psets import Aid, Pair
@@ -129,6 +132,27 @@ def test_transactions_are_rows(bank_lake: Lake) -> None:
             assert row["ended_at"] is not None
         if row["outcome"] == "aborted":
             assert row["reason"]
+
+
+def test_a_history_that_spans_configurations_is_judged_by_who_counted(tmp_path: Path) -> None:
+    faults = ("kill", "partition", "join", "remove", "replace")
+    options = TransactionOptions(
+        duration=seconds(12), faults=faults, groups=2, journals=str(tmp_path / "journals")
+    )
+    run = run_seed(5, options)
+    assert run.violations == []
+    lake = seal_here(tmp_path / "journals" / "5", tmp_path / "lake")
+    assert broken(lake) == set()
+    groups = [read_group(lake, group) for group in lake.groups()]
+    most = max(groups, key=lambda found: len(found.configurations))
+    numbers = [each.number for _, each in most.configurations]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) > 4, "members came and went"
+    # If others had counted in the end, too few of them knew what was called forced.
+    at, _ = most.configurations[-1]
+    most.configurations[-1] = at, Configuration(9, ("x", "y", "z"))
+    found = check_cohorts(most).counts
+    assert {name for name, count in found.items() if count.found} == {"forced majority"}
 
 
 # ---- checks that fire on edited journals

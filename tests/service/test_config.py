@@ -226,6 +226,7 @@ def _toml(text: str) -> str:
             'group g: engine = "vsr" has no stack: leave one of the two out',
         ),
         (('"m:C"', '"m:C"\nengine = "vsr"\ndump_interval = 9'), "dump_interval is for stacks"),
+        (('"m:C"', '"m:C"\nforce_calls = true'), 'force_calls is for engine = "vsr"'),
         (
             ('"m:C"', '"m:C"\nsync = "primary"'),
             'sync = "primary" is not for engine = "stack": it takes turn, interval, none',

@@ -71,7 +71,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path, options: tuple[
 
     async def story() -> None:
         async with Served(tmp_path, "--replicas=1", *options) as served:
-            await served.until_primary(1)
+            await served.until_shown("ledger", "ledger")
 
             async def refused(*words: str) -> str:
                 before = read_config(served.place)

@@ -182,6 +182,26 @@ def test_a_transaction_whose_call_was_lost_aborts() -> None:
     assert world.balance(EU, "alice") == 100
 
 
+def test_with_forced_calls_what_was_answered_is_not_lost() -> None:
+    """6: calls forced before the reply; what is not forced is not answered, and made again."""
+    world = BankWorld(settings=VsrSettings(force_calls=True))
+    story = world.story(EU)
+    story.call(EU, "deposit", "alice", 10)
+    primary = world.leads(US)
+    backups = [name for name in world.groups[US].members if name != primary]
+    answered = story.call(US, "withdraw", "bob", 10)
+    assert answered == 90
+    for name in backups:
+        server = world.server(name, US)
+        assert server is not None
+        assert server.state.transactions, "the backups knew it before it was answered"
+    world.machines[primary].crash()
+    world.wait(lambda: world.primary(US) is not None)
+    assert is_committed(story.commit())
+    world.settle()
+    assert (world.balance(EU, "alice"), world.balance(US, "bob")) == (110, 90)
+
+
 def test_a_call_is_made_again_as_a_new_subaction_when_the_view_changes() -> None:
     """3.6: abort just the subaction, and then do the call again as a new subaction."""
     world = BankWorld()

@@ -96,6 +96,8 @@ class GroupConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     compare_digests: bool = True
     """Whether replicas tell each other the digests of their states, and one that has strayed from
     the others stops; where all execute."""
+    force_calls: bool = False
+    """Under `vsr`, whether a call is answered only when a majority knows it."""
     replicas: tuple[str, ...] = ()
     """Where the group is; all if none are named. If one leads, the first does if it can."""
     limits: dict[str, int] = {}

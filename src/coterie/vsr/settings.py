@@ -53,6 +53,9 @@ class VsrSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often a request to another group is repeated while unanswered."""
     call_patience: Duration = seconds(3)
     """How long a caller waits for an answer in one view before it gives the call up."""
+    force_calls: bool = False
+    """Whether a call is answered only when a majority knows it: then no view change aborts a
+    transaction for what was answered, and each call waits for the backups (section 6)."""
     lock_patience: Duration = seconds(1)
     """How long a call waits for a lock before it is refused."""
     prepare_patience: Duration = seconds(3)

@@ -4,11 +4,14 @@ Servers are processes on this machine, one group of 2, 3 and 4 of them after the
 is a socket of this process that sends one datagram after the other, each to the next server, and
 waits for the reply. *Retrieve* is the paper's retrieve_membership, which needs no order. *Kill* is
 the longest wait of the client around the death of a server, which is mostly the time to detect it;
-the paper leaves that out, and so it stands apart. An echo of the same size by UDP is the yardstick.
+the paper leaves that out, and so it stands apart. *Add* is from asking a server to admit another
+one, whose process is there already, until that one is in the primary view with the state; *remove*
+until the others are in one without it. An echo of the same size by UDP is the yardstick.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -43,17 +46,21 @@ from coterie.protocol.datagrams import (
     decode_message,
     encode_message,
 )
+from coterie.service.operate.control import Admit, Dismiss, NobodyThere, give_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 STACK = "ONUS:SAFE:DYNSEQ:PVSYNC"
 AGAIN_SECONDS = 0.1
+SETTLING_SECONDS = 1.0
+"""How long processes get to be in touch, and a change to come to its end."""
 PATIENCE = 60.0
 LEGEND = (
     "*request*: one client, one datagram after the other, each to another server. *retrieve*: "
     "which servers there are. *kill*: the longest wait of a client while a server is killed, "
-    "detection included. *x echo*: in round trips of a datagram, measured right before. The paper "
+    "detection included. *add*, *remove*: of a server whose process is there, until the view is "
+    "another one. *x echo*: in round trips of a datagram, measured right before. The paper "
     "(Sun SPARC IPX, Ethernet, 1996) has about 2.5 ms for a message to the service and back, "
     "12, 21 and 36 ms for adding and 8, 17 and 32 ms for removing one of 2, 3 and 4 servers, "
     "detection apart.\n"
@@ -66,9 +73,11 @@ class ServersPlan(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[int, ...] = (2, 3, 4)
     requests: int = 2000
     kills: int = 5
+    changes: int = 3
+    """How many servers are added and removed again; no id is used twice."""
 
 
-QUICK = ServersPlan(servers=(3,), requests=200, kills=1)
+QUICK = ServersPlan(servers=(3,), requests=200, kills=1, changes=1)
 
 
 class ServersReport(msgspec.Struct, kw_only=True):
@@ -87,6 +96,7 @@ class _Asking:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._client = int.from_bytes(os.urandom(7)) + 1
         self._number = 0
+        self._body = b""
 
     def ask(self, kind: MessageKind, body: bytes) -> float:
         """Ask until there is an answer; give how long it took, in milliseconds."""
@@ -108,8 +118,15 @@ class _Asking:
                     time.sleep(left)  # nobody is there
                     break
                 if reply.number == self._number and reply.status == ReplyStatus.DONE:
+                    self._body = reply.body
                     return (time.perf_counter() - begun) * 1000
         raise BenchError("the servers do not answer: run again")
+
+    def members(self) -> tuple[str, list[str]]:
+        """Ask which servers there are; give the role of who answers, and whom it names."""
+        self.ask(MessageKind.MEMBERS, b"")
+        found = json.loads(self._body)
+        return found["role"], sorted(found["members"])
 
     def close(self) -> None:
         """Close the socket."""
@@ -119,14 +136,19 @@ class _Asking:
 class _Servers:
     """Servers as processes; `with` starts and ends them."""
 
-    def __init__(self, size: int, folder: Path) -> None:
+    def __init__(self, size: int, folder: Path, *, newcomers: int = 0) -> None:
         self.ids = string.ascii_lowercase[:size]
-        ports = free_ports(3 * size)
+        self.newcomers = [f"n{number}" for number in range(newcomers)]
+        self.peers: dict[str, tuple[str, str]] = {}
+        """Where others, and clients, reach each."""
+        self._folder = folder
+        ports = free_ports(3 * (size + newcomers))
         lines = ['cluster = "bench"', "[groups.counter]", 'class = "coterie.ready:Counter"']
         lines.append(f'stack = "{STACK}"')
         self.addresses: list[tuple[str, int]] = []
-        for id in self.ids:
+        for id in (*self.ids, *self.newcomers):
             listen, clients, datagrams = (ports.pop() for _ in range(3))
+            self.peers[id] = f"127.0.0.1:{listen}", f"127.0.0.1:{clients}"
             self.addresses.append(("127.0.0.1", datagrams))
             lines += [
                 f"[replicas.{id}]",
@@ -134,6 +156,7 @@ class _Servers:
                 f'clients = "127.0.0.1:{clients}"',
                 f'datagrams = "127.0.0.1:{datagrams}"',
                 f"dir = {json.dumps(str(folder / id))}",
+                *(['joins = ["counter"]'] if id in self.newcomers else []),
             ]
         self._config = folder / "group.toml"
         self._config.write_text("\n".join(lines), encoding="utf-8")
@@ -155,6 +178,26 @@ class _Servers:
             stderr=subprocess.DEVNULL,
         )
 
+    def address_of(self, id: str) -> tuple[str, int]:
+        """Give where a server takes datagrams."""
+        return self.addresses[[*self.ids, *self.newcomers].index(id)]
+
+    def order(self, order: Admit | Dismiss) -> None:
+        """Have the first server take a change of the members."""
+        answer = give_order(self._folder / self.ids[0], order)
+        if not answer.is_done:
+            raise BenchError(f"the servers do not take the change: {answer.text}")
+
+    def wait_for(self, id: str) -> None:
+        """Wait until the process of a server is there."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            with contextlib.suppress(NobodyThere):
+                give_order(self._folder / id, Dismiss("nothing", ""))
+                return
+            time.sleep(AGAIN_SECONDS)
+        raise BenchError(f"server {id} did not start: run again")
+
     def kill(self, id: str) -> None:
         """Kill a server."""
         self._processes[id].send_signal(signal.SIGKILL)
@@ -170,13 +213,17 @@ def measure(plan: ServersPlan, progress: Callable[[str], None]) -> ServersReport
     """Measure all that is planned."""
     report = ServersReport(plan=plan, machine=describe_machine())
     for size in plan.servers:
-        with tempfile.TemporaryDirectory() as folder, _Servers(size, Path(folder)) as servers:
-            asking = _Asking(servers.addresses)
+        before = len(report.figures)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            _Servers(size, Path(folder), newcomers=plan.changes) as servers,
+        ):
+            asking = _Asking(servers.addresses[:size])
             try:
                 _measure_group(plan, asking, servers, report)
             finally:
                 asking.close()
-        for figure in report.figures[-4:]:
+        for figure in report.figures[before:]:
             progress(str(figure))
     return report
 
@@ -195,6 +242,18 @@ def _measure_group(
         _figure("request p99", size, quantiles(waits, n=100)[-1], echo),
         _figure("retrieve p50", size, median(asked), echo),
     ]
+    changes = [_change(servers, id) for id in servers.newcomers]
+    for what, took in zip(("add", "remove"), zip(*changes, strict=True), strict=True):
+        report.figures.append(
+            Figure(
+                section="servers",
+                what=what,
+                replicas=size,
+                value=median(took),
+                unit="ms",
+                repeats=list(took),
+            )
+        )
     if size > 2:  # noqa: PLR2004 -- of two, both are a majority
         gaps = [_gap(asking, servers, servers.ids[turn % size]) for turn in range(plan.kills)]
         report.figures.append(
@@ -213,6 +272,37 @@ def _figure(what: str, size: int, value: float, echo: float) -> Figure:
     return Figure(
         section="servers", what=what, replicas=size, value=value, unit="ms", echoes=value / echo
     )
+
+
+def _change(servers: _Servers, id: str) -> tuple[float, float]:
+    """Add a server and remove it again; give how long each took."""
+    servers.start(id)
+    servers.wait_for(id)
+    time.sleep(SETTLING_SECONDS)  # what the paper calls detection is over
+    itself, first = (_Asking([servers.address_of(each)]) for each in (id, servers.ids[0]))
+    try:
+        begun = time.perf_counter()
+        servers.order(Admit("counter", id, *servers.peers[id]))
+        _until(lambda: itself.members() == ("primary", sorted((*servers.ids, id))))
+        added = time.perf_counter() - begun
+        for _ in range(20):
+            first.ask(MessageKind.REQUEST, b'["add",1]')
+        time.sleep(SETTLING_SECONDS)
+        begun = time.perf_counter()
+        servers.order(Dismiss("counter", id))
+        _until(lambda: first.members() == ("primary", sorted(servers.ids)))
+        return added * 1000, (time.perf_counter() - begun) * 1000
+    finally:
+        itself.close()
+        first.close()
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    """Ask on until something is so."""
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        if time.monotonic() > end:
+            raise BenchError("the servers do not change: run again")
 
 
 def _gap(asking: _Asking, servers: _Servers, id: str) -> float:

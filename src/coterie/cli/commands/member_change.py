@@ -180,18 +180,21 @@ class MemberChange:
             return  # it lives on there for other groups, or was there for them
         order = msgspec.structs.replace(order, group=LOCATIONS)
         deadline = time.monotonic() + PATIENCE_SECONDS
+        why = "no replica answers"
         while True:
             for each in config.replicas.values():
                 try:
                     answer = give_order(Path(each.dir), order)
                 except NobodyThere:
                     continue
+                if "not in a primary view" not in answer.text:
+                    why = answer.text
                 # A command that was interrupted may have done it before.
                 if answer.is_done or "belong" in answer.text or "was removed" in answer.text:
                     return
             if time.monotonic() > deadline:
                 raise NotYet(
-                    f"{id}: done, but for the location service; give the command again later"
+                    f"{id}: done, but for the location service ({why}); give the command again"
                 )
             time.sleep(LOOK_SECONDS)
 

@@ -43,6 +43,8 @@ class ColoursFamily:
         """Refuse what is no such stack."""
         stack = self.kept_by(group)
         parse_stack(stack, examples=COLOURS_STACKS)
+        if group.force_calls:
+            raise CoterieError('force_calls is for engine = "vsr": leave it out')
         if not is_partitioned(stack):
             raise CoterieError(
                 f'stack = {stack!r} is not for engine = "{self.name}"; take {DEFAULT}, or leave '

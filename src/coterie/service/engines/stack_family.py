@@ -84,6 +84,8 @@ class StackFamily:
         if not has_engine(self.kept_by(group)):
             raise CoterieError(f"stack = {group.stack!r} keeps no history; take {DEFAULT_STACK}")
         check_multicast(group.multicast, self.kept_by(group))
+        if group.force_calls:
+            raise CoterieError('force_calls is for engine = "vsr": leave it out')
 
     def load(self, group: GroupConfig) -> Definition:
         """Load the class of a group, which may have the paper's own interface."""

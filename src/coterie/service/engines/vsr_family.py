@@ -120,6 +120,7 @@ class _Start:
                 DEFAULT_VSR_SETTINGS,
                 digest_interval=DIGEST_INTERVAL,
                 compare_digests=slot.given.compare_digests,
+                force_calls=slot.given.force_calls,
                 **slot.given.limits,
             ),
         )

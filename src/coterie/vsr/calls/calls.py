@@ -270,22 +270,22 @@ class CallsInProgress:
         return (), (f"{running.message.call}.",)
 
     def _reply(self, caller: Member, actor: str, kept: KeptCall) -> None:
-        record = kept.record
-        pset = (*record.pset, Pair(self._server.group, kept.vs))
-        self._server.send(
-            caller,
-            actor,
-            CallReply(
-                self._server.group,
-                record.aid,
-                record.call,
-                record.reply,
-                record.is_failure,
-                pset,
-                record.void,
-                record.groups,
-            ),
+        record, server = kept.record, self._server
+        pset = (*record.pset, Pair(server.group, kept.vs))
+        reply = CallReply(
+            server.group,
+            record.aid,
+            record.call,
+            record.reply,
+            record.is_failure,
+            pset,
+            record.void,
+            record.groups,
         )
+        if server.settings.force_calls:
+            server.cohort.force_to(kept.vs, lambda: server.send(caller, actor, reply))
+        else:
+            server.send(caller, actor, reply)
 
     def on_reply(self, message: CallReply) -> None:
         """Take the answer to a call that a call here made."""
