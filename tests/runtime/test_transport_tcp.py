@@ -21,6 +21,7 @@ from coterie.protocol.hello import (
     encode_greeting,
 )
 from coterie.runtime.address import Address
+from coterie.runtime.events import EventLogger
 from coterie.runtime.loop import run
 from coterie.runtime.settings import TransportSettings
 from coterie.runtime.transport import ListenError, TcpTransport
@@ -357,6 +358,14 @@ def test_events_are_logged_once_a_second_and_counted_always(
     lines = [record for record in caplog.records if "bad frame" in record.getMessage()]
     assert 1 <= len(lines) <= 2
     assert "the bytes are not a Coterie frame" in caplog.text
+
+
+def test_whoever_has_a_new_name_each_time_is_not_remembered() -> None:
+    events = EventLogger()
+    for number in range(5000):
+        events.warn("not let in", counter="strangers", peer=f"127.0.0.1:{number}")
+    assert events.counters["strangers"] == 5000
+    assert len(events._logged_at) <= 1024
 
 
 def connections(end: End) -> Sized:

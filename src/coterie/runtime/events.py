@@ -12,6 +12,8 @@ import time
 logger = logging.getLogger("coterie.runtime")
 
 _INTERVAL = 1.0
+_KEYS_MAX = 1024
+"""So many events and peers are told apart."""
 
 
 class EventLogger:
@@ -36,6 +38,9 @@ class EventLogger:
         if now - self._logged_at.get(key, -_INTERVAL) < _INTERVAL:
             self._left_out[key] = self._left_out.get(key, 0) + 1
             return
+        if len(self._logged_at) >= _KEYS_MAX:
+            self._logged_at.clear()  # somebody has a new name each time: a line more is no matter
+            self._left_out.clear()
         self._logged_at[key] = now
         left_out = self._left_out.pop(key, 0)
         log(logging.WARNING, name, **self._bound, **fields, **_some(left_out=left_out))

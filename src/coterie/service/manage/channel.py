@@ -121,6 +121,8 @@ class AgentPort:
         self._secrets = secrets
         self._obey = obey
         self._connections: set[asyncio.Task[None]] = set()
+        self._strangers: dict[asyncio.Task[None], None] = {}
+        """Connections that have not shown the secret yet; the oldest comes first."""
 
     @contextlib.asynccontextmanager
     async def listening(self, address: Address) -> AsyncIterator[None]:
@@ -141,28 +143,44 @@ class AgentPort:
         task = asyncio.current_task()
         assert task is not None, "a connection is served by a task"
         self._connections.add(task)
-        peer = str(writer.get_extra_info("peername"))
+        address = str(writer.get_extra_info("peername"))
+        warn = self.events.warn
         try:
-            if len(self._connections) > CONNECTIONS_MAX:
-                self.events.warn("too many connections", counter="too_many", peer=peer)
-            else:
+            if self._has_room(address):
+                self._strangers[task] = None
                 await self._serve(reader, writer)
         except (FrameError, msgspec.DecodeError) as error:
-            self.events.warn("not understood", counter="malformed", peer=peer, reason=str(error))
+            warn("not understood", counter="malformed", address=address, reason=str(error))
         except NoAgent as error:
-            self.events.warn("not let in", counter="wrong_secret", peer=peer, reason=str(error))
+            warn("not let in", counter="wrong_secret", address=address, reason=str(error))
         except (OSError, TimeoutError, StopAsyncIteration):
             self.events.count("broken_off")
         except asyncio.CancelledError:
             self.events.count("ended")  # only the port itself ends a connection, with itself
         finally:
             self._connections.discard(task)
+            self._strangers.pop(task, None)
             writer.close()
+
+    def _has_room(self, address: str) -> bool:
+        """Make room for a connection; who has not shown the secret for longest gives way."""
+        if len(self._connections) <= CONNECTIONS_MAX:
+            return True
+        self.events.warn("too many connections", counter="too_many", address=address)
+        oldest = next(iter(self._strangers), None)
+        if oldest is None:
+            return False
+        del self._strangers[oldest]
+        oldest.cancel()
+        return True
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         bodies = _bodies(reader)
         async with asyncio.timeout(GREETING_SECONDS):
             await self._greet(bodies, writer)
+        task = asyncio.current_task()
+        assert task is not None, "a connection is served by a task"
+        self._strangers.pop(task, None)
         running: set[asyncio.Task[None]] = set()
         try:
             async for body in bodies:
@@ -171,9 +189,9 @@ class AgentPort:
                     raise msgspec.DecodeError("an order was expected")
                 if len(running) >= REQUESTS_MAX:
                     await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                task = asyncio.ensure_future(self._answer(request, writer))
-                running.add(task)
-                task.add_done_callback(running.discard)
+                answering = asyncio.ensure_future(self._answer(request, writer))
+                running.add(answering)
+                answering.add_done_callback(running.discard)
         finally:
             for each in running:
                 each.cancel()

@@ -23,10 +23,11 @@ import msgspec
 
 from coterie.journal.disk import FileDisk, make_private_folder, replace_file
 from coterie.kernel.decoding import JsonDecoder
-from coterie.kernel.errors import CoterieError
+from coterie.kernel.errors import CoterieError, Refused
 from coterie.manager.orders import ReplicaPlace
 from coterie.runtime.address import parse_address
 from coterie.service.config import (
+    NAME,
     ClientConfig,
     ClusterConfig,
     GroupConfig,
@@ -124,6 +125,9 @@ class AgentDisk:
         known = self.replicas.get(id)
         if known is not None:
             return known
+        for name in (group, id):
+            if not NAME.fullmatch(name):  # folders and files are named by it
+                raise Refused(f"{name!r} is no name: use letters, digits, dots and hyphens")
         host = self._config.address.host
         peers, clients = (str(each) for each in self._free_ports(host, 2))
         replica = KeptReplica(
@@ -225,7 +229,7 @@ class AgentDisk:
         make_private_folder(folder)
         self._write_secret(self.owner_secret(replica.group), f"client|{replica.group}|{OWNER}")
         for other in ids:
-            if other != replica.id:
+            if other != replica.id and NAME.fullmatch(other):
                 pair = "+".join(sorted((replica.id, other)))
                 self._write_secret(folder / pair, f"replicas|{replica.group}|{pair}")
 
