@@ -632,6 +632,21 @@ def test_a_live_group_is_recognised_by_an_open_segment(tmp_path: Path) -> None:
         assert source.is_open
 
 
+def test_a_segment_that_has_just_begun_does_not_end_a_live_journal(tmp_path: Path) -> None:
+    """Its head is on its way, as are the records behind it that others answer to already."""
+    journals = tmp_path / "journals"
+    told = {name: tell(name, 9 if name == "a" else 3) for name in NAMES}
+    write(journals, "g", told)
+    for name in "bc":
+        path = last(journals, name)
+        size = len(path.stem)
+        begun = path.with_name(f"{len(told[name]) + 1:0{size}}{path.suffix}")
+        begun.write_bytes(path.read_bytes()[:3])
+    live = judge_here(journals, tmp_path / "lake", growing=True)
+    assert live.outcome is Outcome.KEPT, (live.violations, live.problems)
+    assert "not yet" in {row["verdict"] for row in live.verdicts}
+
+
 def test_closed_positions_of_a_live_group_are_decided(tmp_path: Path) -> None:
     """A forged answer at a place that all have settled is found while they work."""
     journals = tmp_path / "journals"
