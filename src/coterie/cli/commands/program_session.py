@@ -79,8 +79,23 @@ def plan_program(args: argparse.Namespace, command: ProgramCommand) -> int:
         deployment = _found(args, command, args.name, time.time_ns(), places)
     except CoterieError as error:
         raise UsageError(str(error)) from None
+    _warn_of_one_machine(deployment)
     sys.stdout.write(encode_deployment(deployment).decode() + "\n")
     return exits.DONE
+
+
+def _warn_of_one_machine(deployment: ProgramDeployment) -> None:
+    """With the guard a program stands still without its edge: say whose machine takes it along."""
+    edge = parse_address(deployment.edge.listen).host
+    beside = [
+        id for id, place in deployment.replicas.items() if parse_address(place.listen).host == edge
+    ]
+    if beside:
+        print(
+            f"coterie: warning: the edge and {', '.join(beside)} are on one machine, {edge}: if "
+            "that is lost, the program stops until it is back. Give the edge a machine of its own",
+            file=sys.stderr,
+        )
 
 
 def run_member(args: argparse.Namespace) -> int:
