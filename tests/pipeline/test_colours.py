@@ -27,10 +27,13 @@ from coterie.kernel.clock import milliseconds, seconds
 from coterie.kernel.components import GREEN
 from coterie.pipeline.engines import family_of
 from coterie.pipeline.engines.colours.checks import CHECKS
+from coterie.pipeline.engines.colours.columns import ACTIONS, GREENS
 from coterie.pipeline.engines.colours.figures import chapter, colours_of
+from coterie.pipeline.engines.colours.over_time import OverTime
 from coterie.pipeline.history.replay import Program
 from coterie.pipeline.lake.lake import Lake
 from coterie.pipeline.publish.figures import figures_of
+from coterie.pipeline.read.schemas import as_numbers
 from coterie.simulation import RunOptions
 from coterie.simulation.campaign import run_trial
 from coterie.simulation.engines.colours.trial import ColoursTrial
@@ -100,6 +103,13 @@ def test_what_is_green_anywhere_is_authoritative_and_has_its_command(sound: Lake
     assert [row["position"] for row in rows] == list(range(1, len(rows) + 1))
     assert {row["standing"] for row in rows} == {"authoritative"}
     assert all(row["payload"] for row in rows)
+
+
+def test_colours_of_a_group_without_a_row_are_none() -> None:
+    """A group may have been founded, and nobody have called it."""
+    followed = OverTime(as_numbers(ACTIONS.empty_table()), as_numbers(GREENS.empty_table()))
+    assert (followed.replicas, followed.waits, followed.still_red) == ([], [], 0)
+    assert list(followed.waits_of([])) == []
 
 
 def test_a_report_shows_colours_merges_and_how_long_reds_waited(sound: Lake) -> None:

@@ -10,27 +10,26 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from coterie.kernel.past_lives import ALL
-from coterie.pipeline.engines.colours.told import name_of, place_of, view_key
+from coterie.pipeline.engines.colours.over_time import OverTime
+from coterie.pipeline.engines.colours.told import place_of, view_key
 from coterie.pipeline.publish.charts import Line, plot
 from coterie.pipeline.publish.figures import PROMISED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coterie.pipeline.engines.colours.told import Name, View
+    from coterie.pipeline.engines.colours.told import View
     from coterie.pipeline.lake.lake import Lake
     from coterie.pipeline.publish.figures import Figures
 
 Row = dict[str, Any]
-_ROWS_MAX = 500_000
-"""Of how many rows colours are followed action by action; a report of more does without."""
+_ROWS_MAX = 20_000_000
+"""Of how many rows colours are followed; a report of more does without."""
 _POINTS = 200
 """How many points a line has, about."""
 _SHOWN = 50
 """How many components are listed, the last ones."""
 _SECOND = 1_000_000
-_KNOWN, _GREEN, _ADOPTED = range(3)
 
 
 def component_views(lake: Lake, group: str) -> Iterator[Row]:
@@ -60,60 +59,24 @@ def colours_of(lake: Lake, group: str) -> dict[str, Any]:
 
     Times are microseconds.
     """
-    actions = lake.table("actions", group).drop_columns(["payload"])
-    greens = lake.table("greens", group)
+    actions, greens = lake.table("actions", group), lake.table("greens", group)
     if len(actions) + len(greens) > _ROWS_MAX:
         return {}
-    known, marked = actions.to_pylist(), greens.to_pylist()
+    followed = OverTime(actions, greens)
     components = lake.table("components", group).to_pylist()
-    created: dict[Name, int] = {}
-    for row in known:
-        if row["creator"] == {"id": row["replica"], "incarnation": row["incarnation"]}:
-            created.setdefault(name_of(row), row["recorded_at"])
-    became: dict[Name, int] = {}
-    for row in marked:
-        name = name_of(row)
-        became[name] = min(became.get(name, row["recorded_at"]), row["recorded_at"])
-    waits = {name: max(0, at - created[name]) for name, at in became.items() if name in created}
+    adopted: dict[str, list[Row]] = {}
+    for row in components:
+        if row["event"] == "adopted":
+            adopted.setdefault(row["replica"], []).append(row)
     return {
-        "red": _red_counts(known, marked, components),
-        "components": list(_components(marked, components, waits)),
-        "waits": _quantiles(sorted(waits.values())),
-        "still_red": len({name_of(row) for row in known} - set(became)),
+        "red": {
+            replica: _thinned(followed.red_at(replica, adopted.get(replica, ())))
+            for replica in sorted(followed.replicas)
+        },
+        "components": list(_components(followed, components)),
+        "waits": _quantiles(followed.waits),
+        "still_red": followed.still_red,
     }
-
-
-def _red_counts(known: list[Row], marked: list[Row], components: list[Row]) -> dict[str, Any]:
-    """Follow each replica: which actions it knows that are not green there."""
-    events: dict[str, list[tuple[tuple[int, int], int, Row]]] = {}
-    adopted = [row for row in components if row["event"] == "adopted"]
-    for kind, rows in ((_KNOWN, known), (_GREEN, marked), (_ADOPTED, adopted)):
-        for row in rows:
-            place = (row["incarnation"], row["sequence"])
-            events.setdefault(row["replica"], []).append((place, kind, row))
-    counts: dict[str, Any] = {}
-    for replica, mine in sorted(events.items()):
-        red: set[Name] = set()
-        line: list[list[int]] = []
-        for _, kind, row in sorted(mine, key=lambda each: each[:2]):
-            if kind == _KNOWN:
-                red.add(name_of(row))
-            elif kind == _GREEN:
-                red.discard(name_of(row))
-            else:
-                ends = {name_of(id)[:2]: id["index"] for id in row["greens"]}
-                past = {id: life for (id, life), index in ends.items() if index == ALL}
-                red = {
-                    name
-                    for name in red
-                    if name[2] > ends.get(name[:2], 0) and name[1] > past.get(name[0], -1)
-                }
-            if line and line[-1][0] == row["recorded_at"]:
-                line[-1][1] = len(red)
-            else:
-                line.append([row["recorded_at"], len(red)])
-        counts[replica] = _thinned(line)
-    return counts
 
 
 def _thinned(line: list[list[int]]) -> list[list[int]]:
@@ -122,9 +85,7 @@ def _thinned(line: list[list[int]]) -> list[list[int]]:
     return [max(line[at : at + step], key=lambda each: each[1]) for at in range(0, len(line), step)]
 
 
-def _components(
-    marked: list[Row], components: list[Row], waits: dict[Name, int]
-) -> Iterator[dict[str, Any]]:
+def _components(followed: OverTime, components: list[Row]) -> Iterator[dict[str, Any]]:
     """Give every primary component, with what was red or yellow when it was first installed."""
     first: dict[View, Row] = {}
     for row in components:
@@ -132,25 +93,15 @@ def _components(
             view = view_key(row["attempt"])
             if view not in first or row["recorded_at"] < first[view]["recorded_at"]:
                 first[view] = row
-    found: dict[View, list[int]] = {view: [] for view in first}
-    for row in marked:
-        view = view_key(row["view"])
-        by = first.get(view)
-        # What an installation makes green is marked in the very turn.
-        if (
-            by is not None
-            and (row["replica"], row["incarnation"]) == (by["replica"], by["incarnation"])
-            and row["recorded_at"] == by["recorded_at"]
-        ):
-            found[view].append(waits.get(name_of(row), 0))
-    for view, row in sorted(first.items(), key=lambda each: each[1]["component"]):
+    installed = sorted(first.values(), key=lambda each: each["component"])
+    for row, waits in zip(installed, followed.waits_of(installed), strict=True):
         yield {
             "component": row["component"],
             "at": row["recorded_at"],
             "members": row["members"],
             "position": row["position"],
-            "merged": len(found[view]),
-            "longest_wait": max(found[view], default=0),
+            "merged": len(waits),
+            "longest_wait": max(waits, default=0),
         }
 
 
