@@ -36,14 +36,15 @@ for _ in range(100):
 class Network:
     """Namespaces on one bridge that passes all multicast on."""
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: tuple[str, ...] = HOSTS) -> None:
+        self.hosts = hosts
         self._tag = f"{os.getpid() % 100_000}"
 
     def name(self, host: str) -> str:
         return f"csv{self._tag}{host}"
 
     def address(self, host: str) -> str:
-        return f"10.77.7.{HOSTS.index(host) + 1}"
+        return f"10.77.7.{self.hosts.index(host) + 1}"
 
     def inside(self, host: str, *command: str) -> list[str]:
         return ["ip", "netns", "exec", self.name(host), *command]
@@ -65,7 +66,7 @@ class Network:
         self._ended.callback(_ip, "netns", "del", home)
         _ip("-n", home, "link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
         _ip("-n", home, "link", "set", "br0", "up")
-        for host in HOSTS:
+        for host in self.hosts:
             there = self.name(host)
             _ip("netns", "add", there)
             self._ended.callback(_ip, "netns", "del", there)
