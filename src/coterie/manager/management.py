@@ -154,7 +154,7 @@ class Entered(msgspec.Struct, frozen=True, kw_only=True):
 class Management:
     """The policy, who acts on it, and what is done."""
 
-    done_max: ClassVar[int] = 200
+    done_max: ClassVar[int] = 32
     """How many ended actions are remembered; the journals have all of them."""
 
     policy: Policy | None = None
