@@ -57,6 +57,8 @@ class RunningManager:
         self._woken = asyncio.Event()
         self._asking: set[asyncio.Task[None]] = set()
         self._told: tuple[object, ...] = ()
+        self._bug: BaseException | None = None
+        """What ended a question that should not have; it ends us."""
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Be an instance until told to stop; raises `CoterieError` if the policy is refused."""
@@ -68,6 +70,8 @@ class RunningManager:
             await self._want(management)
             try:
                 while not stopping.is_set():
+                    if self._bug is not None:
+                        raise self._bug
                     self._step(management)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._woken.wait(), TICK_SECONDS)
@@ -98,8 +102,14 @@ class RunningManager:
         for asked in self.instance.step(now, replies):
             task = asyncio.ensure_future(self._ask(management, asked))
             self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            task.add_done_callback(self._asked)
         self._tell(now)
+
+    def _asked(self, task: asyncio.Task[None]) -> None:
+        self._asking.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._bug = task.exception()
+            self._woken.set()
 
     async def _ask(self, management: Any, asked: ManagerAsk) -> None:  # noqa: ANN401
         answer: Entered | AgentAnswer | None = None
@@ -124,6 +134,8 @@ class RunningManager:
         state = self.instance.state
         assert state is not None
         assert state.policy is not None
+        if host not in state.policy.hosts:
+            raise NoAgent(f"{host} is in the policy no more")
         address = parse_address(state.policy.hosts[host].agent)
         link = self._links.get(host)
         if link is None or link.address != address:
