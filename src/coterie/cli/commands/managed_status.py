@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coterie.cli.terminal.paint import as_one_line
+
 if TYPE_CHECKING:
     from coterie.cli.target import KnownGroup
     from coterie.cli.terminal.paint import Paint
@@ -63,14 +65,16 @@ def draw_management(state: ManagementState, notes: ManagerNotes, paint: Paint) -
     for group in state.policy.groups:
         told = notes.groups.get(group)
         if told is not None and told.doing:
-            lines.append(f"- {group}: {told.doing}")
+            lines.append(f"- {group}: {as_one_line(told.doing)}")
         if told is not None and told.why_not:
-            lines.append(f"- {group}: {paint(told.why_not, 'yellow')}")
+            lines.append(f"- {group}: {paint(as_one_line(told.why_not), 'yellow')}")
     for action in state.done[-DONE_SHOWN:]:
         seconds = (action.ended - action.begun) / _SECOND
         lines.append(
-            f"- done: {action.kind} {action.id} on {action.host} ({action.why}): "
-            f"{action.outcome}, {seconds:.1f} s"
+            as_one_line(
+                f"- done: {action.kind} {action.id} on {action.host} ({action.why}): "
+                f"{action.outcome}, {seconds:.1f} s"
+            )
         )
     return lines
 
@@ -92,6 +96,7 @@ def _group_rows(state: ManagementState, notes: ManagerNotes) -> list[list[str]]:
 
 
 def _table(rows: list[list[str]]) -> list[str]:
+    rows = [[as_one_line(cell) for cell in row] for row in rows]  # labels are of others' choosing
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
