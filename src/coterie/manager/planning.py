@@ -116,7 +116,9 @@ class Planner:
         members = seen.configuration.members
         choice = [id for id in (*lost, *unwanted) if id in self.placed]
         if not choice and not lost and not unwanted:
-            choice = self._by_use([id for id in good if id in self.placed])
+            placed = [id for id in good if id in self.placed]
+            # One that is out of the group at the moment is missed least, if it comes back or not.
+            choice = sorted(self._by_use(placed), key=lambda id: id in seen.in_view)
         if not choice:
             strangers = [id for id in members if id not in self.placed]
             return (
