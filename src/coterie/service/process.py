@@ -217,7 +217,7 @@ class ReplicaProcess:
             for name, group in groups.items()
             if not Stable(disk, name, self.id).values.is_removed
         }
-        if left.keys() <= {LOCATIONS}:
+        if not left:
             names = ", ".join(groups.keys() - {LOCATIONS})
             raise CoterieError(
                 f"replica {self.id} was removed from {names}, and its disk says so: ids are never "
@@ -246,7 +246,8 @@ class ReplicaProcess:
                 self._removed_from.add(name)
                 hosted.mark_removed()
                 log(logging.WARNING, "removed", group=name, replica=self.id)
-                if self.hosted.keys() <= {LOCATIONS, *self._removed_from}:
+                # The location service goes on here until it has learned to do without this process.
+                if self.hosted.keys() <= self._removed_from:
                     self.removed.set()
 
     async def leave(self) -> None:
