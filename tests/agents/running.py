@@ -159,6 +159,13 @@ def _stop() -> ControlOrder:
     return Stop()
 
 
+class _Seen:
+    """What one client has been told, over all its connections."""
+
+    last, clock = 0, 0.0
+    is_asking = False
+
+
 class CheckedClients:
     """Clients that keep their connections, and look at everything that they are told.
 
@@ -174,6 +181,10 @@ class CheckedClients:
         """How long each reply took."""
         self.may_ask = asyncio.Event()
         self.may_ask.set()
+        self.may_break = False
+        """Whether the edge dies, and connections with it; clients then connect again."""
+        self.broken = 0
+        """How many requests were under way when it did: nobody knows whether they count."""
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -199,19 +210,32 @@ class CheckedClients:
             await asyncio.sleep(0.01)
 
     async def _ask_on(self, me: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        try:
-            await self._ask(me, reader, writer)
-        finally:
-            writer.close()
+        seen = _Seen()
+        while not self._is_over:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+            except ConnectionError:
+                if not self.may_break:
+                    raise
+                await asyncio.sleep(0.02)
+                continue
+            try:
+                await self._ask(me, reader, writer, seen)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                if not self.may_break:
+                    raise
+                self.broken += seen.is_asking
+            finally:
+                seen.is_asking = False
+                writer.close()
 
     async def _ask(
-        self, me: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, me: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: _Seen
     ) -> None:
-        last, clock = 0, 0.0
         while not self._is_over:
             await self.may_ask.wait()
             begun = time.monotonic()
+            seen.is_asking = True
             writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
             head = await reader.readuntil(b"\r\n\r\n")
             [length] = [
@@ -221,16 +245,17 @@ class CheckedClients:
             ]
             words = (await reader.readexactly(length)).decode()
             self.waits.append(time.monotonic() - begun)
+            seen.is_asking = False
             number, at = int(words.split()[0]), float(words.split()[-1])
             if number in self.numbers:
                 self.wrong.append(f"{number} twice: {words} and {self.numbers[number]}")
-            if number <= last or at < clock:
-                self.wrong.append(f"client {me} was at {last} and {clock}: {words}")
+            if number <= seen.last or at < seen.clock:
+                self.wrong.append(f"client {me} was at {seen.last} and {seen.clock}: {words}")
             self.numbers[number] = words
-            last, clock = number, at
+            seen.last, seen.clock = number, at
 
     def check(self) -> None:
         """Fail if anything was wrong, or a number is missing."""
         assert not self.wrong, self.wrong[:5]
         missing = set(range(1, max(self.numbers) + 1)) - self.numbers.keys()
-        assert not missing, f"lost replies: {sorted(missing)[:5]}"
+        assert len(missing) <= self.broken, f"lost replies: {sorted(missing)[:5]}"

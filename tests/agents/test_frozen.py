@@ -77,7 +77,6 @@ def test_a_copy_becomes_the_program_again_as_often_as_it_is_asked(tmp_path: Path
         pass_fds=(theirs.fileno(), at),
     )
     theirs.close()
-    os.close(at)
     name = ours.recv(100).decode()
     ours.send(b"!")
     assert ours.recv(100) == repr((["before", "gone on"], b"456789")).encode()
@@ -86,7 +85,7 @@ def test_a_copy_becomes_the_program_again_as_often_as_it_is_asked(tmp_path: Path
     leash = Leash(str(folder), name)
     for _ in range(2):
         mine, its = socket.socketpair()
-        thawed = thaw(copy, its)
+        thawed = thaw(copy, its, at)
         its.close()
         mine.send(b"!")
         assert mine.recv(100) == repr((["before", "thawed"], b"456789")).encode()
@@ -98,8 +97,9 @@ def test_a_copy_becomes_the_program_again_as_often_as_it_is_asked(tmp_path: Path
     leash.let_go()
     assert not is_there(copy)
     with pytest.raises(NoCopy, match="is gone"):
-        thaw(copy, ours)
+        thaw(copy, ours, at)
     ours.close()
+    os.close(at)
 
 
 def of(number: int, conn: str, offset: int, data: bytes, *, is_end: bool = False) -> Input:
@@ -268,4 +268,4 @@ def test_what_listens_for_another_user_is_no_copy(
             patched.setattr(os, "geteuid", lambda: 12345)
             assert not is_there(frozen(tmp_path, "1-1"))
             with pytest.raises(NoCopy, match="of another user"):
-                thaw(frozen(tmp_path, "1-1"), theirs)
+                thaw(frozen(tmp_path, "1-1"), theirs, folder=0)

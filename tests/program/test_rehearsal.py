@@ -10,6 +10,7 @@ import io
 import signal
 import sys
 import textwrap
+from multiprocessing.managers import BaseManager, DictProxy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -307,7 +308,7 @@ def test_each_refusal_says_what_to_do(tmp_path: Path) -> None:
         "listens at the Unix socket /tmp/x; let it listen at a TCP port",
         "writes to the file written.txt; a replica has no files of its own yet",
         "opens the database written.db; only sqlite in memory",
-        "speaks TLS itself; give it a plain port and end TLS in front of it",
+        "speaks TLS itself; give it a plain port, and TLS ends at the edge",
         "asks the system for signal.setitimer; use threading.Timer, sched or asyncio",
         "sends a signal to process 1; it can only send one to itself",
         "polls edge-triggered; use level-triggered polling",
@@ -353,3 +354,36 @@ def test_the_command_tells_the_verdict(tmp_path: Path, capfd: pytest.CaptureFixt
     said = capfd.readouterr().err
     assert "rehearsal: DIVERGED: at entry" in said
     assert "this program cannot be replicated as it is" in said
+
+
+MANAGER = """
+from multiprocessing.managers import BaseManager, DictProxy
+kept = {}
+class Store(BaseManager):
+    pass
+Store.register("kept", callable=lambda: kept, proxytype=DictProxy)
+Store(("127.0.0.1", 0), authkey=b"known to both").get_server().serve_forever()
+"""
+
+
+def test_a_server_that_tells_its_clients_addresses_is_named_with_its_place(tmp_path: Path) -> None:
+    """The library's managers call an object by its address, in their first answer."""
+
+    class Store(BaseManager):
+        pass
+
+    Store.register("kept", proxytype=DictProxy)
+
+    def use(port: int) -> None:
+        store = Store(("127.0.0.1", port), authkey=b"known to both")
+        store.connect()
+        store.kept()["key"] = 1  # type: ignore[attr-defined]
+
+    async def drive(rehearsal: Rehearsal) -> None:
+        await asyncio.to_thread(use, await rehearsal.ports.get())
+        rehearsal.signal(signal.SIGINT)
+
+    outcome, _ = rehearse(tmp_path, MANAGER, drive)
+    assert "the program that led did: write" in outcome.diverged
+    assert "and the one that follows: write" in outcome.diverged
+    assert "managers.py" in outcome.diverged

@@ -352,7 +352,10 @@ class Agent(LlftLife):
         program = self.program
         if self._leash is not None and self._leash.is_cut:
             self._leash = None
-            self._ordered = self._freeze_at + 1  # if it leads, another copy is made at once
+        if self.engine.frozen is not None and self._leash is None:
+            # It is gone, or another agent's: who leads must have one for whoever joins.
+            self._ordered = self._freeze_at + 1
+            self.driver.call(lambda: None)
         if program.is_running and not program.has_exited and program.app.is_hung():
             program.app.end()
             self._app_ended(program.app, f"hung: it did nothing for {HUNG_SECONDS:.0f} s")

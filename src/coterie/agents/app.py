@@ -144,8 +144,9 @@ class AppProcess(asyncio.Protocol):
         ours, theirs = socket.socketpair()
         with theirs:
             if frozen is not None:
+                assert folder is not None, "who takes copies makes copies"
                 try:
-                    self.process = thaw(frozen, theirs)
+                    self.process = thaw(frozen, theirs, folder)
                 except NoCopy as error:
                     self.process = ThawedProcess(0)
                     self._unmade = str(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import ssl
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,6 +51,25 @@ class MemberPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Its journal."""
 
 
+class EdgeCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """PEM files, read when the edge starts."""
+
+    cert: str
+    key: str
+
+    def context(self) -> ssl.SSLContext:
+        """Give what a server needs; raises `BadDeployment`."""
+        found = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            found.load_cert_chain(self.cert, self.key)
+        except (OSError, ssl.SSLError) as error:
+            why = error.strerror or error
+            raise BadDeployment(
+                f"{self.cert} and {self.key} are no certificate and its key: {why}"
+            ) from None
+        return found
+
+
 class ProgramDeployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A replicated program."""
 
@@ -74,6 +94,8 @@ class ProgramDeployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     copy_bytes: int = 0
     """After so many bytes of orders a copy of the program is made, and the log before it goes from
     memory; 0 for never. Copies are processes: who joins on another machine cannot use them."""
+    tls: EdgeCertificate | None = None
+    """With these the edge speaks TLS to clients, at every port; the program sees plain text."""
     sync: Sync = Sync.NONE
     """Whether journals outlive the loss of a machine's memory (turn), or of processes (none)."""
 

@@ -118,10 +118,13 @@ def _asking(folder: str, name: str) -> Iterator[socket.socket]:
         asking.close()
 
 
-def thaw(state: FrozenState, stream: socket.socket) -> ThawedProcess:
-    """Have a copy become a program again, at the other end of a stream; raises `NoCopy`."""
+def thaw(state: FrozenState, stream: socket.socket, folder: int) -> ThawedProcess:
+    """Have a copy become a program again, at the other end of a stream; raises `NoCopy`.
+
+    Its own copies go into the folder.
+    """
     with _asking(state.folder, state.name) as asking:
-        rights = array.array("i", [stream.fileno()])
+        rights = array.array("i", [stream.fileno(), folder])
         asking.sendmsg([THAW], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         answer = asking.recv(PID.size)
     if len(answer) != PID.size:

@@ -153,6 +153,7 @@ class _Client(asyncio.Protocol):
         """Output that is written and not taken yet."""
         self._is_full = False
         self._is_turned_away = False
+        self._is_tls = False
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -163,6 +164,7 @@ class _Client(asyncio.Protocol):
             self._gateway.turned_away += 1
             self.transport.abort()
             return
+        self._is_tls = self.transport.get_extra_info("sslcontext") is not None
         self._gateway.arrived(self, self._listener)
 
     def data_received(self, data: bytes) -> None:
@@ -174,7 +176,7 @@ class _Client(asyncio.Protocol):
     def eof_received(self) -> bool:
         self.has_ended = True
         self._gateway.driver.call(self.pass_on)
-        return True
+        return not self._is_tls  # which has no half of a connection
 
     def connection_lost(self, error: Exception | None) -> None:
         del error
@@ -227,6 +229,7 @@ class Gateway(LlftLife):
         is_whole: bool = True,
     ) -> None:
         super().__init__(deployment, "edge", deployment.name + EDGE)
+        self._tls = deployment.tls.context() if deployment.tls is not None else None
         self.memory_kind = WholeMemory if is_whole else GatewayMemory
         self._say = say
         self.engine: GatewayEdge
@@ -424,6 +427,7 @@ class Gateway(LlftLife):
                     host or None,
                     known or port,
                     backlog=min(max(1, int(backlog)), BACKLOG_MAX),
+                    ssl=self._tls,
                 )
             except OSError as error:
                 number = error.errno if (error.errno or 0) > 0 else errno.EADDRNOTAVAIL

@@ -4,7 +4,8 @@ Memory, threads and calls that are half done cannot be written down; but a proce
 Where the entries say FREEZE, the program's process forks in every replica, between two entries. The
 copy runs nothing. It waits at a socket in its agent's folder, and answers three words:
 
-- *thaw*, with a stream: it forks, and that copy follows the orders behind FREEZE on the stream;
+- *thaw*, with a stream and a folder: it forks, and that process follows the orders behind FREEZE on
+  the stream; copies of its own go into the folder, which may be another agent's;
 - *leash*: as long as whoever said it keeps the connection, the copy stays;
 - *quit*: it is needed no more.
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 THAW, LEASH, QUIT = b"T", b"L", b"Q"
 UNLEASHED_MS = 120_000
 PID = struct.Struct("<q")
+_RIGHTS = struct.Struct("ii")
 _BACKLOG = 8
 
 # The determinizer replaces many of these names in their modules; a copy needs the real ones.
@@ -80,7 +82,7 @@ def freeze(folder: int, wire: int) -> tuple[int, str]:
         if pid:
             listener.close()
             return pid, name
-        _Copy(listener, path_in(folder, name), wire).serve()
+        _Copy(listener, path_in(folder, name), wire, folder).serve()
         for fd, flags, at in files:
             # What was open is shared with the process that went on, and so is the place in it.
             new = _open(path_in(fd, "").rstrip("/"), flags)
@@ -106,8 +108,9 @@ def _files(without: set[int]) -> list[tuple[int, int, int]]:
 class _Copy:
     """The life of a frozen copy."""
 
-    def __init__(self, listener: Any, path: str, wire: int) -> None:
+    def __init__(self, listener: Any, path: str, wire: int, folder: int) -> None:
         self._listener, self._path, self._wire = listener, path, wire
+        self._folder = folder
         self._conns: dict[int, Any] = {}
         self._leashes: set[int] = set()
         self._poll = _poll()
@@ -140,13 +143,13 @@ class _Copy:
         """Take a word; say whether this is a process that was thawed by it."""
         conn = self._conns[fd]
         try:
-            word, given, _, _ = conn.recvmsg(1, _socket.CMSG_SPACE(4))
+            word, given, _, _ = conn.recvmsg(1, _socket.CMSG_SPACE(_RIGHTS.size))
         except OSError:
             word, given = b"", []
-        streams = [struct.unpack("i", data[:4])[0] for _, _, data in given]
-        if word == THAW and streams and self._thaw(conn, streams[0]):
+        rights = [fd for _, _, data in given for (fd,) in struct.iter_unpack("i", data)]
+        if word == THAW and len(rights) == 2 and self._thaw(conn, *rights):  # noqa: PLR2004 -- two
             return True
-        for each in streams:
+        for each in rights:
             _close(each)
         if word == LEASH:
             self._leashes.add(fd)
@@ -158,13 +161,14 @@ class _Copy:
             self._conns.pop(fd).close()
         return False
 
-    def _thaw(self, conn: Any, stream: int) -> bool:
+    def _thaw(self, conn: Any, stream: int, folder: int) -> bool:
         if _fork():
             return False
         _setsid()
         _signal(signal.SIGCHLD, signal.SIG_DFL)
-        _dup2(stream, self._wire)
-        _close(stream)
+        for given, place in ((stream, self._wire), (folder, self._folder)):
+            _dup2(given, place, inheritable=False)
+            _close(given)
         with suppress(OSError):
             conn.send(PID.pack(_getpid()))
         for each in (self._listener, *self._conns.values()):

@@ -44,6 +44,8 @@ SLICE = 5_000_000
 STEPS_MAX = 1000
 """So many operations on locks in a row, and a thread steps aside for others."""
 LOOK_EVERY = 16
+IDLE = 1
+"""The subject of FREEZE where no thread goes on; 0 where one is between two operations."""
 GARBAGE_MAX = 20_000
 FULL_EVERY = 10
 """Each so manieth collection is one of all generations."""
@@ -52,6 +54,10 @@ DIVERGED_STATUS = 86
 REFUSED_STATUS = 87
 
 _gc_count, _gc_collect = gc.get_count, gc.collect
+
+
+def _is_idle_copy(entry: ProgramEntry | None) -> bool:
+    return entry is not None and entry.kind == EntryKind.FREEZE and entry.subject == IDLE
 
 
 class ProgramThread:
@@ -248,6 +254,11 @@ class Determinizer:
         if not self._runnable or self._choices % LOOK_EVERY == 0:
             course.look(0)
         while True:
+            if course.must_freeze:
+                self._write(ProgramEntry(EntryKind.FREEZE, self.current.number, IDLE))
+                if course.freeze():
+                    self._follow_again()
+                    return self._choose_following()
             now = course.clock()
             if course.signals and self.main.is_waiting:
                 self.wake(self.main, Wake.SIGNAL)
@@ -272,8 +283,16 @@ class Determinizer:
             self.wake(each, Wake.TIMEOUT)
         return min((each.deadline for each in waiting if each.deadline is not None), default=None)
 
+    def _follow_again(self) -> None:
+        """Follow, in a process that was thawed: whoever leads now has gone on from here."""
+        self.is_leading = False
+        self.course.on_input = lambda _: None
+
     def _choose_following(self) -> ProgramThread:
-        entry = self._expect(EntryKind.SWITCH, "let another thread go on")
+        while _is_idle_copy(found := self._peek()):
+            self._next()
+            self.course.freeze()
+        entry = found and self._expect(EntryKind.SWITCH, "let another thread go on")
         if entry is None:
             return self._choose_leading()
         thread = self.threads.get(entry.thread)
@@ -324,7 +343,7 @@ class Determinizer:
                 case EntryKind.PAUSE:
                     self._next()
                     self.step_aside()
-                case EntryKind.FREEZE:
+                case EntryKind.FREEZE if entry.subject != IDLE:
                     self._next()
                     self.course.freeze()
                 case _:
@@ -342,9 +361,7 @@ class Determinizer:
         if self.course.must_freeze:
             self._write(ProgramEntry(EntryKind.FREEZE, number))
             if self.course.freeze():
-                # A process that was thawed: whoever leads now has gone on from here.
-                self.is_leading = False
-                self.course.on_input = lambda _: None
+                self._follow_again()
                 return self._before_following()
         if self._runnable and self.course.clock() - self._slice_began > SLICE:
             self._write(ProgramEntry(EntryKind.PAUSE, number))
@@ -388,7 +405,7 @@ class Determinizer:
         if not self.is_leading:
             entry = self._peek()
             if entry is not None:
-                if entry.kind == EntryKind.SWITCH:
+                if entry.kind == EntryKind.SWITCH or _is_idle_copy(entry):
                     return None
                 return self.decide(kind, subject, lambda: (0, b""))
         found = attempt()

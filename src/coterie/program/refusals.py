@@ -18,7 +18,8 @@ from coterie.program.wire import WireKind
 SENTENCES = {
     "fork": "the program starts another process ({what}); a group replicates one process: run it"
     " with one worker and threads",
-    "tls": "the program speaks TLS itself; give it a plain port and end TLS in front of it",
+    "tls": "the program speaks TLS itself; give it a plain port, and TLS ends at the edge:"
+    " coterie program run --tls-cert FILE --tls-key FILE",
     "connect": "the program connects to {what}; a rehearsal connects to nobody, and coterie program"
     " run only by TCP, where --allow-connect says so",
     "datagram": "the program opens a socket for {what}; only TCP is replicated",

@@ -41,6 +41,7 @@ class ReplicaCourse(LeadingCourse):
         self._folder = folder
         self._inputs = 0
         """How many inputs have come since the founding."""
+        self._has_told = False
         self._taken: dict[int, int] = {}
         """How much of each connection's output was taken outside."""
         self._founded = founded
@@ -113,7 +114,9 @@ class ReplicaCourse(LeadingCourse):
         if self._folder is None:
             return False
         if not freezing.is_alone():
-            self.tell(WireKind.SAID, NOT_ALONE)
+            if not self._has_told:
+                self.tell(WireKind.SAID, NOT_ALONE)
+            self._has_told = True
             return False
         pid, name = freezing.freeze(self._folder, self._wire)
         if pid:

@@ -116,6 +116,13 @@ def _add_promises(running: argparse.ArgumentParser, *, copy_every: int) -> None:
         default="quorum",
         help="who must agree before a replica may lead: the edge (quorum, the default), or nobody",
     )
+    for word, what in (("cert", "certificate"), ("key", "private key")):
+        running.add_argument(
+            f"--tls-{word}",
+            type=Path,
+            metavar="FILE",
+            help=f"the {what} (PEM) with which the edge speaks TLS to clients, at every port",
+        )
     running.add_argument(
         "--allow-connect",
         action="append",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from coterie.agents.deployment import (
     EDGE_ID,
     FILE,
+    EdgeCertificate,
     MemberPlace,
     ProgramDeployment,
     encode_deployment,
@@ -189,8 +190,20 @@ def _found(
         secret=token_hex(32),
         sync=Sync(args.sync),
         copy_bytes=args.copy_every << 20,
+        tls=_tls(args),
         allow_connect=[str(parse_address(each)) for each in args.allow_connect],
     )
+
+
+def _tls(args: argparse.Namespace) -> EdgeCertificate | None:
+    if not (args.tls_cert or args.tls_key):
+        return None
+    if not (args.tls_cert and args.tls_key):
+        raise UsageError("TLS takes two files: --tls-cert FILE --tls-key FILE")
+    files = EdgeCertificate(str(args.tls_cert.absolute()), str(args.tls_key.absolute()))
+    if args.action.__name__ == "_run_program":
+        files.context()  # of a plan, the edge's machine has the files
+    return files
 
 
 def _free_ports(count: int) -> list[int]:
