@@ -254,7 +254,7 @@ def _measure_group(
                 repeats=list(took),
             )
         )
-    if size > 2:  # noqa: PLR2004 -- of two, both are a majority
+    if size > 2 and plan.kills:  # noqa: PLR2004 -- of two, both are a majority
         gaps = [_gap(asking, servers, servers.ids[turn % size]) for turn in range(plan.kills)]
         report.figures.append(
             Figure(
