@@ -18,7 +18,7 @@ from coterie.vsr.views.manager import Manager
 from coterie.vsr.views.members import CohortMembers
 
 if TYPE_CHECKING:
-    from coterie.kernel.views import Configuration
+    from coterie.kernel.views import Configuration, Member
     from coterie.vsr.views.messages import NoMember
 
 
@@ -97,9 +97,9 @@ class LearnersCounted(Cohort):
 
 
 class _Stays(CohortMembers):
-    def on_no_member(self, message: NoMember) -> None:
+    def on_no_member(self, sender: Member, message: NoMember) -> None:
         if self._cohort.me.id not in message.configuration.gone:
-            super().on_no_member(message)
+            super().on_no_member(sender, message)
 
 
 class RemovedOneStays(Cohort):

@@ -8,16 +8,18 @@ from random import Random
 
 import msgspec
 import pytest
+from tests.vsr.bank_world import BankWorld
 from tests.vsr.table import Table
 
 from coterie.kernel.errors import BadMessage
-from coterie.kernel.views import Member, ViewId
+from coterie.kernel.views import ChangedConfiguration, Member, ViewId
 from coterie.simulation.engines.vsr.modules import Bank, encode
 from coterie.vsr.calls import messages as call_messages
 from coterie.vsr.calls.messages import TransactionMessage
 from coterie.vsr.commit.server import Server
 from coterie.vsr.views import messages
-from coterie.vsr.views.messages import MODULE_TAGS, CohortMessage
+from coterie.vsr.views.cohort import Cohort
+from coterie.vsr.views.messages import MODULE_TAGS, CohortMessage, NoMember
 
 NUMBERS = (-(1 << 60), -1, 0, 1, 2, 3, 7, 1 << 60)
 NAMES = ("a", "b", "c", "z", "", "table", "us", "client x")
@@ -91,3 +93,26 @@ def test_all_kinds_of_messages_have_tags_of_their_own() -> None:
             if isinstance(kind, type) and getattr(kind, "__struct_config__", None):
                 is_message = kind.__struct_config__.tag is not None  # type: ignore[attr-defined]
                 assert not is_message or kind in kinds or kind.__module__ != module.__name__
+
+
+def test_nobody_is_removed_by_what_cannot_be() -> None:
+    """It leaves for good, and its disk says so; anybody who was a peer could have said it."""
+    world = BankWorld()
+    [cohort] = [
+        each.replica.bottom
+        for each in world.machines["b"].residents.values()
+        if each.replica is not None
+    ]
+    assert isinstance(cohort, Cohort)
+    stranger, member = Member("f", 1), Member("a", 1)
+    for sender, configuration in (
+        (stranger, ChangedConfiguration(9, ("a", "c"), (), (), ("b",))),
+        (member, ChangedConfiguration(9, ("c", "d"), (), (), ("b",))),
+        (member, ChangedConfiguration(9, ("a", "b", "c"), (), (), ("b",))),
+        (member, ChangedConfiguration(0, ("a", "c"), (), (), ("b",))),
+    ):
+        with pytest.raises(BadMessage, match="no removal"):
+            cohort.receive(sender, NoMember(configuration))
+    assert not cohort.has_left
+    cohort.receive(member, NoMember(ChangedConfiguration(9, ("a", "c"), (), (), ("b",))))
+    assert cohort.has_left

@@ -180,7 +180,7 @@ class Cohort(CohortHistory):
             case Superseded(highest=highest):
                 self._on_superseded(highest)
             case NoMember():
-                self.members.on_no_member(message)
+                self.members.on_no_member(sender, message)
             case WhoBelongs():
                 self.members.on_question(sender, message)
             case FetchEvents(view=view) | FetchChunks(view=view):
@@ -204,7 +204,7 @@ class Cohort(CohortHistory):
         if not is_news or sender.id == self.me.id:
             raise BadMessage("only cohorts of a group take part in its views")
         if isinstance(message, NoMember):
-            self.members.on_no_member(message)
+            self.members.on_no_member(sender, message)
         else:
             self.members.hear(message.configuration)
 

@@ -319,12 +319,18 @@ class CohortMembers:
         if configuration.number > known and self._cohort.me.id in configuration.everyone:
             self._look_for(configuration)
 
-    def on_no_member(self, message: NoMember) -> None:
+    def on_no_member(self, sender: Member, message: NoMember) -> None:
         """Learn of a configuration that is forced, perhaps without this cohort."""
-        if self._cohort.me.id in message.configuration.gone:
-            self._cohort.be_removed()
-        else:
-            self.hear(message.configuration)
+        configuration, mine = message.configuration, self._cohort.me.id
+        if mine not in configuration.gone:
+            self.hear(configuration)
+            return
+        # It leaves for good, so what says so must be what it can be: no earlier one, of a group to
+        # which whoever says it belongs, and this cohort does not.
+        is_theirs = sender.id in configuration.everyone and mine not in configuration.everyone
+        if not is_theirs or configuration.number < self.now.number:
+            raise BadMessage("no removal looks like this")
+        self._cohort.be_removed()
 
     def check_disk(self, configuration: ChangedConfiguration | None) -> None:
         """Stop if this cohort counts as a member that was in views, and knows of none.
