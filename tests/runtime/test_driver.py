@@ -166,6 +166,25 @@ def test_records_come_before_frames_and_frames_before_the_news() -> None:
     run(story())
 
 
+def test_a_frame_that_comes_before_the_start_waits_for_it() -> None:
+    """A frame that came alone was given a turn at once, which could not send what it answered."""
+
+    async def story() -> None:
+        process, logbook = ScriptedProcess(), Logbook()
+        driver = Driver(process, logbook, asyncio.get_running_loop())
+        process.effects.append(Effects([], [("b", b"answer")]))
+        driver.frame_arrived(Frame("b", 1, None, []), alone=True)
+        driver.call_alone(lambda: logbook.entries.append("called"))
+        await a_few_rounds()
+        assert process.turns == []
+        driver.start(logbook)
+        await a_few_rounds()
+        assert process.turns == [(1, 1, 0)]
+        assert logbook.entries == ["called", "frame to b", "flush"]
+
+    run(story())
+
+
 @pytest.mark.parametrize("kinds", [(str,), (str, int)], ids=["alone", "with others"])
 def test_records_that_promise_nothing_follow_the_answers(kinds: tuple[type, ...]) -> None:
     async def story() -> None:

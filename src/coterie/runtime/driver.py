@@ -161,17 +161,20 @@ class Driver:
         return future
 
     def _schedule(self) -> None:
-        if not self._is_scheduled and not self._is_stopped and self._held is None:
+        if not self._is_scheduled and self._may_turn():
             self._is_scheduled = True
             self._loop.call_soon(self._turn)
+
+    def _may_turn(self) -> bool:
+        """Say whether turns are taken: a frame may arrive before we can answer it (`start`)."""
+        return self._transport is not None and not self._is_stopped and self._held is None
 
     def _turn_soon(self) -> None:
         """Take a turn at once if that takes nobody's place, and at the end of this poll if not."""
         if (
             self._is_light
             and not self._is_in_turn
-            and not self._is_stopped
-            and self._held is None
+            and self._may_turn()
             and monotonic_ns() - self._ended_at > ALONE_AFTER_NS
         ):
             self._turn()
