@@ -173,13 +173,13 @@ def test_a_member_that_lost_its_disk_is_replaced_under_another_name() -> None:
 def test_an_empty_disk_under_a_members_name_is_not_counted() -> None:
     world = whole()
     add(world, "n")
-    now = leader(world).members.told()
+    now = leader(world).members.counted
     world.put_newcomer("m", GROUP, Configuration(0, ("a", "b", "c")))
     blank = world["m"]
     blank.me = world["n"].me  # as if this were its disk
     view = leader(world).cur_view
     with pytest.raises(ReplicaBroken, match="replace it by a replica with a new id"):
-        blank._on_new_view(view.primary, NewView(view, (Viewstamp(view.id, 0),), 0, now))
+        blank._on_new_view(view.primary, NewView(view, (Viewstamp(view.id, 0),), 0, None, now))
 
 
 @pytest.mark.parametrize(
@@ -229,6 +229,39 @@ def test_a_change_goes_on_when_its_primary_dies() -> None:
 def until_asked(world: ChainWorld) -> None:
     """Let time pass until the primary has begun to change the members."""
     assert world.run_until(lambda: world["a"].members.now.number > 1, within=seconds(2))
+
+
+def test_a_learner_that_leads_makes_itself_a_member() -> None:
+    """It leads where it knows most of those who are left, and waited for its own word for ever."""
+    world = whole()
+    world.put_newcomer("n", GROUP, Configuration(0, ("a", "b", "c")))
+    world.run(seconds(1))
+    world["a"].members.look_for_a_step = lambda: None  # type: ignore[method-assign]
+    assert not at_primary(world, lambda cohort: cohort.admit("n"))
+    world.run(seconds(1))
+    assert settled(world).learners == ("n",)
+    assert not at_primary(world, lambda cohort: cohort.manage(successor="n"))
+    assert world.run_until(lambda: world["n"].is_primary, within=seconds(1)), world.describe()
+    assert world.run_until(lambda: "n" in settled(world).members, within=seconds(1))
+    assert leader(world).me.id == "n"
+    world.run_until_whole()
+    world.check()
+
+
+def test_a_view_says_who_counts_before_that_is_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a member's empty disk would be counted in a view in which nothing is forced yet."""
+    world = whole()
+    add(world, "n")
+    cohort = leader(world)
+    assert cohort.buffer is not None
+    cohort.members.settled = Configuration(1, ("a", "b", "c"))
+    told: list[object] = []
+    monkeypatch.setattr(cohort.context, "send", lambda _ids, message: told.append(message))
+    cohort.buffer._announce(["n"])
+    [message] = told
+    assert isinstance(message, NewView)
+    assert message.configuration is None
+    assert message.counted == ("a", "b", "c", "n")
 
 
 def test_the_configuration_is_that_of_the_history_that_wins() -> None:

@@ -192,8 +192,9 @@ class Buffer:
     def _announce(self, ids: list[ReplicaId]) -> None:
         # The view may have got or lost members meanwhile; what it began with stays.
         cohort = self._cohort
-        news = cohort.members.told()
-        self._context.send(ids, NewView(cohort.cur_view, self.initial_history, self._changes, news))
+        news, counted = cohort.members.told(), cohort.members.counted
+        message = NewView(cohort.cur_view, self.initial_history, self._changes, news, counted)
+        self._context.send(ids, message)
 
     def tell_members(self) -> None:
         """Tell the backups who is in the view now, until they have heard it.

@@ -45,7 +45,7 @@ from coterie.kernel.views import NO_VIEW, ChangedConfiguration, Viewstamp
 from coterie.vsr.views.messages import NoMember, WhoBelongs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from coterie.kernel.views import Configuration, Member, ReplicaAddresses, ReplicaId
     from coterie.vsr.views.cohort import Cohort
@@ -265,7 +265,9 @@ class CohortMembers:
         if buffer is None or not (now.before or now.learners) or not self.is_settled:
             return
         if not now.before:
-            ready = [id for id in now.learners if buffer.knows_nearly_all(id)]
+            # Of those who are left a learner may know most, and then it leads.
+            mine = self._cohort.me.id
+            ready = [id for id in now.learners if id == mine or buffer.knows_nearly_all(id)]
             if ready:
                 self._add(promoting(now, ready))
         elif self._cohort.me.id in now.members:
@@ -282,6 +284,13 @@ class CohortMembers:
         """Give what strangers are told, who may not know who belongs to the group by now."""
         settled = self.settled
         return settled if isinstance(settled, ChangedConfiguration) else None
+
+    @property
+    def counted(self) -> tuple[ReplicaId, ...]:
+        """Give who counts by the last one in the history, forced or not, if members changed."""
+        now = self.now
+        is_changed = isinstance(now, ChangedConfiguration)
+        return tuple(dict.fromkeys((*now.members, *now.before))) if is_changed else ()
 
     def look_around(self) -> None:
         """Ask who belongs to the group, now and then, as long as too few are in touch."""
@@ -332,15 +341,13 @@ class CohortMembers:
             raise BadMessage("no removal looks like this")
         self._cohort.be_removed()
 
-    def check_disk(self, configuration: ChangedConfiguration | None) -> None:
+    def check_disk(self, counted: Iterable[ReplicaId]) -> None:
         """Stop if this cohort counts as a member that was in views, and knows of none.
 
         What it promised there is lost with its disk, and it must not be counted again.
         """
         mine = self._cohort.me.id
-        if not self.is_blank or configuration is None:
-            return
-        if mine in configuration.members or mine in configuration.before:
+        if self.is_blank and mine in counted:
             raise ReplicaBroken(
                 f"{mine} is a member of {self._context.group}, and its disk does not hold what it "
                 "promised as one: replace it by a replica with a new id"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from coterie.kernel.views import ChangedConfiguration, Member, ViewId, Viewstamp
+from coterie.kernel.views import ChangedConfiguration, Member, ReplicaId, ViewId, Viewstamp
 
 MODULE_TAGS = bytes([32])
 """The first tag that messages of a cohort's module have, as it stands in a message after the head
@@ -75,6 +75,9 @@ class NewView(_Message, tag=4, frozen=True):
     """How often the members of the view have changed since it began."""
     configuration: ChangedConfiguration | None = None
     """Who belongs to the group, if that has changed: you may have been away."""
+    counted: tuple[ReplicaId, ...] = ()
+    """Who counts by what the primary knows, forced or not, if members have changed: one of them
+    that knows of no view has lost its disk."""
 
 
 class Superseded(_Message, tag=5, frozen=True):
