@@ -12,7 +12,7 @@ from tests.patience import PATIENCE
 from tests.service.test_process import OBJECTS, Deployment
 
 import coterie
-from coterie.kernel.errors import CoterieError
+from coterie.kernel.errors import CoterieError, Refused
 from coterie.ready import Counter
 from coterie.service.acquaintances import whereabouts_of
 from coterie.service.config import ClusterConfig, ReplicaConfig
@@ -108,3 +108,15 @@ def test_every_founder_is_replaced_and_nobody_reads_another_file(
             await deployment.start("a")
 
     play(tmp_path, story, stack)
+
+
+def test_what_was_decided_on_another_configuration_is_not_done(tmp_path: Path) -> None:
+    """Between what an agent has seen and the turn in which it is done another change may be."""
+
+    async def story(deployment: Changing) -> None:
+        await deployment.start("a", found=True)
+        hosted = deployment.running["a"].hosted["g"]
+        with pytest.raises(Refused, match="the configuration is 1 by now, not 4"):
+            await hosted.in_turn(lambda: hosted.admit("d"), expected=4)
+
+    play(tmp_path, story)

@@ -185,7 +185,7 @@ class Turnstile:
         elif not isinstance(order, LookAround):
             if permit.life != self.life:
                 kind, why = "life", "the order is for an earlier life of this agent"
-            elif at >= permit.until:
+            elif not at < permit.until:  # which is so of what is no number, too
                 kind, why = "late", "the order comes after the lease under which it was given"
         if kind:
             self.refused[kind] = self.refused.get(kind, 0) + 1

@@ -106,16 +106,16 @@ class ReplicaSession:
         if hosted is None:
             raise CoterieError(f"there is no group {order.group!r} here")
         match order:
-            case Admit(id=id, peers=peers, clients=clients):
+            case Admit(id=id, peers=peers, clients=clients, expected=expected):
                 if not NAME.fullmatch(id):
                     raise Refused(f"{id!r} is no name: use letters, digits, dots and hyphens")
                 process.check_secret(id)
                 at = ReplicaAddresses(id, str(parse_address(peers)), str(parse_address(clients)))
-                await hosted.in_turn(lambda: hosted.admit(id, at))
+                await hosted.in_turn(lambda: hosted.admit(id, at), expected=expected)
                 log(logging.INFO, "admitting", group=order.group, replica=id)
                 return ControlAnswer(is_done=True)
-            case Dismiss(id=id):
-                await hosted.in_turn(lambda: hosted.dismiss(id))
+            case Dismiss(id=id, expected=expected):
+                await hosted.in_turn(lambda: hosted.dismiss(id), expected=expected)
                 log(logging.INFO, "dismissing", group=order.group, replica=id)
                 return ControlAnswer(is_done=True)
             case TakeBackup(path=path):

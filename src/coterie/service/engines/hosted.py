@@ -169,10 +169,11 @@ class HostedReplica(abc.ABC):
 
         return self.in_turn(recover)
 
-    def in_turn(self, work: Callable[[], None]) -> asyncio.Future[None]:
+    def in_turn(self, work: Callable[[], None], *, expected: int = 0) -> asyncio.Future[None]:
         """Have something done inside the next turn; the future raises `Refused` where *work* does.
 
-        What it depends on is to be looked at there, because it may change between turns.
+        What it depends on is to be looked at there, because it may change between turns: *expected*
+        is the number that the group's configuration must have then, if it matters.
         """
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -180,6 +181,7 @@ class HostedReplica(abc.ABC):
             if outcome.cancelled():
                 return
             try:
+                self._check_configuration(expected)
                 work()
             except Refused as refusal:
                 outcome.set_exception(refusal)
@@ -188,6 +190,11 @@ class HostedReplica(abc.ABC):
 
         self._driver.call(do)
         return outcome
+
+    def _check_configuration(self, expected: int) -> None:
+        number = self.configuration.number
+        if expected not in {0, number}:
+            raise Refused(f"the configuration is {number} by now, not {expected}")
 
     def admit(self, id: str, at: ReplicaAddresses | None = None) -> None:
         """Have a replica join the group, found *at* these addresses; inside a turn.

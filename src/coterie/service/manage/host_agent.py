@@ -136,10 +136,10 @@ class HostAgent:
             case StopReplica(id=id):
                 await self._stop(id)
             case AdmitReplica(group=group, place=place, expected=expected):
-                asked = Admit(group, place.id, place.peers, place.clients)
-                await self._ask_group(group, expected, asked)
+                asked = Admit(group, place.id, place.peers, place.clients, expected)
+                await self._ask_group(group, asked)
             case DismissReplica(group=group, id=id, expected=expected):
-                await self._ask_group(group, expected, Dismiss(group, id))
+                await self._ask_group(group, Dismiss(group, id, expected))
 
     def _start(self, order: StartReplica) -> None:
         replica = self._disk.replicas.get(order.id)
@@ -161,8 +161,12 @@ class HostAgent:
         if watched is not None:
             await watched.end()
 
-    async def _ask_group(self, group: str, expected: int, order: Admit | Dismiss) -> None:
-        """Have a replica here ask its group, if that still is what the order was decided on."""
+    async def _ask_group(self, group: str, order: Admit | Dismiss) -> None:
+        """Have a replica here ask its group, if that still is what the order was decided on.
+
+        The replica looks again in the turn in which it does it: it may be slow, and what was
+        ordered by who acted a while ago must not be done beside what was ordered since.
+        """
         for replica in list(self._disk.replicas.values()):
             if replica.group != group or replica.id not in self._watched:
                 continue
@@ -170,8 +174,8 @@ class HostAgent:
             number = None if report.configuration is None else report.configuration.number
             if report.role != PRIMARY or number is None:
                 raise Refused(f"{replica.id} is not in a primary view")
-            if number != expected:
-                raise Refused(f"the configuration is {number} by now, not {expected}")
+            if number != order.expected:
+                raise Refused(f"the configuration is {number} by now, not {order.expected}")
             answer = await asyncio.to_thread(give_order, self._disk.folder(replica.id), order)
             if not answer.is_done:
                 raise Refused(answer.text)

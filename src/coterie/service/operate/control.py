@@ -80,6 +80,8 @@ class Admit(msgspec.Struct, frozen=True, tag=True, tag_field="order"):
     peers: str
     """Where other replicas reach it."""
     clients: str
+    expected: int = 0
+    """Only while the group has the configuration of this number; 0: whichever it has."""
 
 
 class Dismiss(msgspec.Struct, frozen=True, tag=True, tag_field="order"):
@@ -87,6 +89,8 @@ class Dismiss(msgspec.Struct, frozen=True, tag=True, tag_field="order"):
 
     group: str
     id: str
+    expected: int = 0
+    """As in `Admit`."""
 
 
 class SignalProgram(msgspec.Struct, frozen=True, tag=True, tag_field="order"):
