@@ -44,3 +44,10 @@ def test_the_tests_that_pages_name_are_there() -> None:
     assert named
     for file, test in sorted(named):
         assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), (file, test)
+
+
+def test_decisions_are_numbered_in_order() -> None:
+    """Two that were made at the same time may not bear one number: others refer to it."""
+    text = (DOCS / "internals" / "decisions.md").read_text(encoding="utf-8")
+    numbers = [int(number) for number in re.findall(r"(?m)^## (\d+)\. ", text)]
+    assert numbers == list(range(1, len(numbers) + 1))
