@@ -43,8 +43,8 @@ def test_the_format_is_the_documented_one() -> None:
     """Golden bytes: a change needs a new wire version."""
     frame = encode_greeting(GREETINGS[0])
     assert (
-        frame[12:]
-        == b"\x94\xa1a\x01\xc0\x91\x93\xa0\x01\x91\x96\x01\xa7cluster\xa1b\xc2\xc4\x00\xc4\x00"
+        frame[12:] == b"\x94\xa1a\x01\xc0\x91\x93\xa0\x01\x91\x97\x01\xa7cluster\xa1b\xc2"
+        b"\xc4\x00\xc4\x00\xc4\x00"
     )
 
 

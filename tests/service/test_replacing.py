@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from tests.pipeline.here import judge_here
 from tests.service.replacing import replace_all
 from tests.service.served import Served
 
+from coterie.service.config import encode_config
 from coterie.service.state_folder import read_config
 
 if TYPE_CHECKING:
@@ -85,6 +87,17 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path, options: tuple[
             assert "does not belong to the group; it has a" in await refused(
                 "remove", "ledger", "z"
             )
+            # One that is in a file, and that nobody has started.
+            config = read_config(served.place)
+            absent = msgspec.structs.replace(
+                config.replicas["a"], listen="127.0.0.1:1", clients="127.0.0.1:2", joins=("ledger",)
+            )
+            file = tmp_path / "absent.toml"
+            replicas = {**config.replicas, "z": absent}
+            file.write_text(encode_config(msgspec.structs.replace(config, replicas=replicas)))
+            silent = await refused("add", "ledger", "z", f"--config={file}")
+            assert "z does not answer at 127.0.0.1:2" in silent
+            assert "start it first, with coterie replica --config FILE --id z" in silent
             status, out, _ = await served.run("add", "ledger")
             assert (status, out.splitlines()[-1]) == (0, "coterie: b is a member of ledger now")
             status, out, _ = await served.run("members", "ledger")

@@ -37,12 +37,16 @@ class PeerHello(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
     knocks: bool = False
     nonce: bytes = b""
     proof: bytes = b""
+    mark: bytes = b""
+    """That of a founder's disk (`coterie.runtime.marks`)."""
 
 
 class PeerFarewell(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
     """Why a hello was not accepted."""
 
     reason: str
+    is_apart: bool = False
+    """Whether the receiver is not the one that the sender knows, but was founded a second time."""
 
 
 class PeerProof(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):

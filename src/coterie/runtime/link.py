@@ -130,7 +130,9 @@ class Connection(asyncio.Protocol):
         else:
             if owner.security.secrets is not None:
                 self.nonce = make_nonce()
-            self.greet(PeerHello(owner.cluster, self.link.peer, self.knocks, self.nonce))
+            mark = owner.marks.mark
+            peer = self.link.peer
+            self.greet(PeerHello(owner.cluster, peer, self.knocks, self.nonce, mark=mark))
 
     def data_received(self, data: bytes) -> None:
         owner = self._owner

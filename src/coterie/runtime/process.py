@@ -19,6 +19,7 @@ from coterie.kernel.errors import CoterieError
 from coterie.kernel.settings import DEFAULT_SETTINGS, Settings
 from coterie.kernel.views import Configuration
 from coterie.runtime.driver import Driver, TurnFailed
+from coterie.runtime.marks import NO_MARKS, Marks
 from coterie.runtime.member import LiveMember
 from coterie.runtime.network import TCP
 from coterie.runtime.recorder import NoRecorder
@@ -68,6 +69,7 @@ class LiveProcess:
         security: Security = OPEN,
         network: Network = TCP,
         links_first: float = 0.0,
+        marks: Marks = NO_MARKS,
     ) -> None:
         _check(settings)
         self.id = id
@@ -89,6 +91,7 @@ class LiveProcess:
             settings=transport_settings,
             security=security,
             network=network,
+            marks=marks,
         )
         self._links_first = links_first
         self._tasks = asyncio.TaskGroup()

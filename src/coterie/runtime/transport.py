@@ -37,6 +37,7 @@ from coterie.runtime.descriptors import FOR_PEERS
 from coterie.runtime.events import EventLogger
 from coterie.runtime.link import Connection, Link, Next
 from coterie.runtime.listening import ListenTerms, TurnedAway
+from coterie.runtime.marks import NO_MARKS, Marks
 from coterie.runtime.network import TCP
 from coterie.runtime.security import OPEN, Security
 from coterie.runtime.settings import DEFAULT_TRANSPORT_SETTINGS, TransportSettings
@@ -75,10 +76,12 @@ class TcpTransport:
         settings: TransportSettings = DEFAULT_TRANSPORT_SETTINGS,
         security: Security = OPEN,
         network: Network = TCP,
+        marks: Marks = NO_MARKS,
     ) -> None:
         if security.secrets is not None and not security.secrets.keys() >= peers.keys() - {id}:
             raise ValueError("there is a secret for each peer, or none is asked for")
         self.security = security
+        self.marks = marks
         self.id = id
         self.incarnation = incarnation
         self.cluster = cluster
@@ -275,7 +278,7 @@ class TcpTransport:
     def on_greeting(self, connection: Connection, greeting: Greeting) -> Next:
         """Take a greeting of the other end; say what may follow it."""
         match greeting.says:
-            case PeerFarewell(reason=reason):
+            case PeerFarewell(reason=reason, is_apart=is_apart):
                 self._events.warn(
                     "sent away",
                     counter="transport.hellos_rejected_by_peer",
@@ -283,6 +286,8 @@ class TcpTransport:
                     reason=reason,
                 )
                 connection.transport.close()
+                if is_apart and connection.link is not None:
+                    self.marks.sent_away(connection.link.peer, reason)
                 return Next.NOTHING
             case PeerProof(proof=proof):
                 return self._on_proof(connection, proof)
@@ -290,6 +295,9 @@ class TcpTransport:
                 problem = self._problem_with(connection, greeting, hello)
                 if problem:
                     return self._reject(connection, problem)
+                apart = self.marks.why_not(greeting.process, hello.mark)
+                if apart:
+                    return self._reject(connection, apart, is_apart=True)
                 if connection.link is None:
                     return self._on_dialler(connection, greeting, hello)
                 return self._on_listener(connection, greeting, hello)
@@ -301,7 +309,7 @@ class TcpTransport:
             # It would hang up on us; until then we would take the link for one that is up.
             return self._reject(connection, f"process {greeting.process!r} asks for a secret")
         if secret is None:
-            connection.greet(PeerHello(self.cluster, greeting.process))
+            connection.greet(PeerHello(self.cluster, greeting.process, mark=self.marks.mark))
             return self._welcome(connection, greeting, hello)
         if connection.unproven is not None or len(hello.nonce) != NONCE_BYTES:
             return self._reject(connection, "this cluster asks for a secret: give the process one")
@@ -313,9 +321,14 @@ class TcpTransport:
         )
         connection.unproven = (greeting, meeting)
         proof = meeting.proof(secret, by_dialler=False)
-        connection.greet(
-            PeerHello(self.cluster, greeting.process, nonce=connection.nonce, proof=proof)
+        hello = PeerHello(
+            self.cluster,
+            greeting.process,
+            nonce=connection.nonce,
+            proof=proof,
+            mark=self.marks.mark,
         )
+        connection.greet(hello)
         return Next.GREETING
 
     def _on_proof(self, connection: Connection, proof: bytes) -> Next:
@@ -354,7 +367,7 @@ class TcpTransport:
             connection.greet(PeerProof(meeting.proof(shown, by_dialler=True)))
         return self._welcome(connection, greeting, hello)
 
-    def _reject(self, connection: Connection, problem: str) -> Next:
+    def _reject(self, connection: Connection, problem: str, *, is_apart: bool = False) -> Next:
         self._events.warn(
             "hello rejected",
             counter="transport.hellos_rejected",
@@ -362,13 +375,23 @@ class TcpTransport:
             reason=problem,
         )
         if connection.link is None:
-            connection.greet(PeerFarewell(problem))
+            connection.greet(PeerFarewell(problem, is_apart))
         connection.transport.close()
         return Next.NOTHING
 
     def _welcome(self, connection: Connection, greeting: Greeting, hello: PeerHello) -> Next:
-        """Both ends are who they should be: use the connection, or note that somebody knocked."""
+        """Both ends are who they should be: use the connection, or note that somebody knocked.
+
+        By which mark the other end is known from now on is on disk before.
+        """
         link = self.links[greeting.process]
+        apart = self.marks.why_not(greeting.process, hello.mark)
+        if apart:  # another connection brought the other one meanwhile
+            return self._reject(connection, apart, is_apart=True)
+        try:
+            self.marks.met(greeting.process, hello.mark)
+        except OSError as error:
+            return self._reject(connection, f"its mark cannot be kept: {_why(error)}")
         if connection.knocks or hello.knocks:
             if connection.link is None:
                 self._on_knock(link, greeting.incarnation)

@@ -27,6 +27,7 @@ from coterie.runtime.in_memory import MemoryNetwork
 from coterie.runtime.process import LiveProcess
 from coterie.runtime.security import SecurityError, read_secrets
 from coterie.service.acquaintances import Acquaintances
+from coterie.service.disk_marks import DiskMarks, found_groups
 from coterie.service.engines.family import Slot
 from coterie.service.folder import open_folder
 from coterie.service.limits import port_settings
@@ -91,6 +92,9 @@ class ReplicaProcess:
         self.keepers: dict[str, Keeper] = {}
         self.removed = asyncio.Event()
         """Set when the groups have gone on without this process for good."""
+        self.refused = asyncio.Event()
+        """Set when it was founded beside others that have met it before: it must not go on."""
+        self._refusal = ""
         self._removed_from: set[str] = set()
         self._starts: dict[str, Start] = {}
         self._objects = objects
@@ -124,6 +128,8 @@ class ReplicaProcess:
         if security.tls is not None:
             check_certificate(security.tls)
         incarnation = self._begin_lives(disk)
+        marks = DiskMarks(disk, id)
+        marks.refused = self._founded_apart
         self.live = await stack.enter_async_context(
             LiveProcess(
                 id=id,
@@ -138,6 +144,7 @@ class ReplicaProcess:
                 recorder=JournalRecorder(self.keepers),
                 settings=self._settings,
                 security=security,
+                marks=marks,
             )
         )
         port = ClientPort(
@@ -194,16 +201,17 @@ class ReplicaProcess:
 
     def _begin_lives(self, disk: FileDisk) -> int:
         """Begin a life in every journal, all with the same number; give it."""
-        for name, group in self._groups_left(disk).items():
-            slot = Slot(self.config, name, self.id)
-            if self._found:
-                try:
-                    group.family.found(disk, slot)
-                except ValueError as error:
-                    raise CoterieError(
-                        f"{error}; start it without founding, and it goes on from what is there"
-                    ) from None
-            self._starts[name] = group.family.start(disk, slot)
+        groups = self._groups_left(disk)
+        if self._found:
+            try:
+                found_groups(disk, self.config, self.id, groups)
+            except ValueError as error:
+                raise CoterieError(
+                    f"{error}; start it without founding, and it goes on from what is there"
+                ) from None
+        for name, group in groups.items():
+            self._check_joining(disk, name)
+            self._starts[name] = group.family.start(disk, Slot(self.config, name, self.id))
         incarnation = max(start.incarnation for start in self._starts.values())
         for name, start in self._starts.items():
             self.keepers[name] = start.begin(incarnation)
@@ -226,6 +234,32 @@ class ReplicaProcess:
         for name in groups.keys() - left.keys():
             log(logging.WARNING, "not started: it was removed", group=name, replica=self.id)
         return left
+
+    def _check_joining(self, disk: FileDisk, group: str) -> None:
+        """Refuse a disk that began another group: what it knows is no part of the one it joins."""
+        joins = group in self.config.replicas[self.id].joins
+        if joins and Stable(disk, group, self.id).values.is_founder:
+            raise CoterieError(
+                f"replica {self.id} is to join {group}, and its disk founded a {group} of its own: "
+                "two histories are never made one, so give the replica an empty dir and a new id"
+            )
+
+    def _founded_apart(self, peer: str, reason: str) -> None:
+        """Go no further where others knew us before, unless it is too late: then stay apart."""
+        mine = [each for name, each in self.hosted.items() if name != LOCATIONS]
+        if any(each.version.position for each in mine):
+            log(logging.ERROR, "founded apart", replica=self.id, peer=peer, reason=reason)
+            return
+        self._refusal = reason
+        self.refused.set()
+
+    def check_refusal(self) -> None:
+        """Raise `CoterieError` if this process was founded beside others that knew it."""
+        if self.refused.is_set():
+            raise CoterieError(
+                f"{self._refusal}. Nothing was done here: the group has a history, and goes on "
+                "where it is"
+            )
 
     def check_secret(self, id: str) -> None:
         """See to it that a newcomer can show who it is; raises `Refused` with what is missing."""

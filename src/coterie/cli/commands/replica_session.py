@@ -83,11 +83,12 @@ class ReplicaSession:
                 )
                 calm_collector()
                 reading = asyncio.ensure_future(self._read(stopping))
-                await _first(stopping, process.removed)
+                await _first(stopping, process.removed, process.refused)
                 reading.cancel()
                 if self._telling is not None:
                     self._telling.cancel()
                 log(logging.INFO, "stopping", replica=id)
+                process.check_refusal()
                 await process.leave()
         log(logging.INFO, "stopped", replica=id, is_removed=process.removed.is_set())
 

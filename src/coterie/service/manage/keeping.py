@@ -36,7 +36,7 @@ from coterie.service.config import (
     encode_config,
     parse_config,
 )
-from coterie.service.engines.family import Slot
+from coterie.service.disk_marks import found_groups
 from coterie.service.folder import open_folder
 
 if TYPE_CHECKING:
@@ -206,9 +206,9 @@ class AgentDisk:
     def _found(self, config: ClusterConfig, replica: KeptReplica) -> None:
         """Mark the disk of a founder, once: what was begun goes on."""
         with open_folder(self.folder(replica.id), replica.id, config.groups_at(replica.id)) as disk:
-            for name, given in config.groups_at(replica.id).items():
+            for name in config.groups_at(replica.id):
                 try:
-                    given.family.found(disk, Slot(config, name, replica.id))
+                    found_groups(disk, config, replica.id, [name])
                 except ValueError:
                     continue  # it was killed before it could say that it has begun
 

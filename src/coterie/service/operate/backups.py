@@ -21,9 +21,11 @@ from coterie.journal.disk import DRAFT, FileDisk, make_private_folder
 from coterie.journal.engines.stack_founding import begin_with_state
 from coterie.journal.format import Sync, folder_of
 from coterie.journal.keeper import let_go
+from coterie.journal.segments import list_journals
 from coterie.kernel.configuration import take_off
 from coterie.kernel.errors import CoterieError, Refused
 from coterie.service.config import GroupConfig
+from coterie.service.disk_marks import DiskMarks
 from coterie.service.engines.family import Slot
 from coterie.service.folder import open_folder
 
@@ -121,6 +123,10 @@ def begin_with_backup(backup: Backup, config: ClusterConfig, group: str, id: str
             chunks=state,
             settings=msgspec.structs.replace(keeping, journal=journal),
         )
+        marks = DiskMarks(disk, id)
+        if not list_journals(disk):
+            marks.draw()
         make_private_folder((folder / place).parent)
         (draft / place).rename(folder / place)
         disk.sync_folder(place.partition("/")[0])
+        marks.note_founded([group])

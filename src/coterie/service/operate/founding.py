@@ -27,7 +27,7 @@ from coterie.service.config import (
     encode_config,
     parse_config,
 )
-from coterie.service.engines.family import Slot
+from coterie.service.disk_marks import found_groups
 from coterie.service.folder import open_folder
 from coterie.service.security import write_secrets
 from coterie.service.state_folder import CONFIG, write_config
@@ -110,14 +110,12 @@ def found(folder: Path, config: ClusterConfig) -> None:
     for id, replica in config.replicas.items():
         groups = config.groups_at(id)
         with open_folder(Path(replica.dir), id, groups) as disk:
-            for group in groups:
-                try:
-                    groups[group].family.found(disk, Slot(config, group, id))
-                except ValueError as error:
-                    raise CoterieError(
-                        f"{error}; but {folder / CONFIG} is gone: put it back, or choose another "
-                        "name"
-                    ) from None
+            try:
+                found_groups(disk, config, id, groups)
+            except ValueError as error:
+                raise CoterieError(
+                    f"{error}; but {folder / CONFIG} is gone: put it back, or choose another name"
+                ) from None
     write_config(folder, config)
 
 
