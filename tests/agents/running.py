@@ -143,6 +143,7 @@ class RunningProgram:
     @staticmethod
     def kill(pid: int) -> None:
         """Kill a process at once."""
+        assert pid > 0, "others would be all of this test's"
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -194,7 +195,7 @@ class CheckedClients:
 
     async def __aexit__(self, *error: object) -> None:
         self._is_over = True
-        _, late = await asyncio.wait(self._tasks, timeout=30)
+        _, late = await asyncio.wait(self._tasks, timeout=PATIENCE)
         for task in late:
             task.cancel()
         outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)

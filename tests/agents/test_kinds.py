@@ -6,7 +6,9 @@ None of them is named in what runs them. All are long: real processes, killed fo
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
+import threading
 import urllib.request
 from typing import TYPE_CHECKING
 from xmlrpc.client import ServerProxy
@@ -14,7 +16,9 @@ from xmlrpc.client import ServerProxy
 import pytest
 from tests.agents.killing import KINDS, Killing
 from tests.agents.running import RunningProgram
-from tests.agents.test_running import KEEPING, TIMED
+from tests.agents.test_running import KEEPING, TIMED, UNTIL_TOLD
+
+from coterie.service.operate.control import SignalProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,9 +53,10 @@ server.register_instance(Store())
 server.serve_forever()
 """
 
-TIMERS = """
+TIMERS = (
+    UNTIL_TOLD
+    + """
 import asyncio, sched, threading, time
-begun = time.monotonic()
 def tell(what, n):
     print(what, n, int(10 * (time.monotonic() - begun)), flush=True)
 async def later():
@@ -60,25 +65,32 @@ async def later():
         loop.call_later(n / 5, tell, "asyncio", n)
     loop.call_later(4, over.set)
     await over.wait()
-thread = threading.Thread(target=lambda: asyncio.run(later()))
-thread.start()
-for n in range(20):
-    threading.Timer(n / 5, tell, ("timer", n)).start()
-plan = sched.scheduler()
-for n in range(20):
-    plan.enter(n / 5, 1, tell, ("sched", n))
-plan.run()
-thread.join()
+while not is_over:
+    begun = time.monotonic()
+    threads = [threading.Thread(target=lambda: asyncio.run(later()))]
+    threads += [threading.Timer(n / 5, tell, ("timer", n)) for n in range(20)]
+    for each in threads:
+        each.start()
+    plan = sched.scheduler()
+    for n in range(20):
+        plan.enter(n / 5, 1, tell, ("sched", n))
+    plan.run()
+    for each in threads:
+        each.join()
 """
+)
 
-CALLING = """
+CALLING = (
+    UNTIL_TOLD
+    + """
 import http.client, sys, time
 kept = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
-for n in range(150):
+while not is_over:
     kept.request("GET", "/")
     print(kept.getresponse().read().split()[0].decode(), flush=True)
     time.sleep(0.02)
 """
+)
 
 
 async def kill_leader(program: RunningProgram, what: str) -> None:
@@ -88,21 +100,28 @@ async def kill_leader(program: RunningProgram, what: str) -> None:
     program.kill(leader.pid if what == "agent" else leader.more["app"])
 
 
-async def use_through_kills(program: RunningProgram, use: Callable[[int], None]) -> None:
-    """Have a blocking client at work while leaders die."""
-    port = await program.port()
-    working = asyncio.create_task(asyncio.to_thread(use, port))
-    for what in ("app", "agent"):
-        await kill_leader(program, what)
-    await program.when_whole()
-    await working
+async def use_through_kills(
+    program: RunningProgram, use: Callable[[int, threading.Event], None]
+) -> None:
+    """Have a blocking client at work while leaders die, until all is whole again."""
+    port, is_over = await program.port(), threading.Event()
+    working = asyncio.create_task(asyncio.to_thread(use, port, is_over))
+    try:
+        for what in ("app", "agent"):
+            await kill_leader(program, what)
+        await program.when_whole()
+    finally:
+        is_over.set()
+        await working
 
 
 def test_a_framework_under_its_own_threaded_server(tmp_path: Path) -> None:
     """It closes each connection: a client of one request after the other."""
 
-    def use(port: int) -> None:
-        for n in range(1, 200):
+    def use(port: int, is_over: threading.Event) -> None:
+        n = 0
+        while not is_over.is_set():
+            n += 1
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
                 assert int(answer.read().split()[0]) == n
 
@@ -116,12 +135,15 @@ def test_a_framework_under_its_own_threaded_server(tmp_path: Path) -> None:
 def test_a_store_in_memory_and_its_own_client(tmp_path: Path) -> None:
     """The library's XML-RPC server and client, on one connection that is kept."""
 
-    def use(port: int) -> None:
+    def use(port: int, is_over: threading.Event) -> None:
+        n = 0
         with ServerProxy(f"http://127.0.0.1:{port}") as server:
-            for n in range(1, 300):
+            while not is_over.is_set():
+                n += 1
                 assert server.add("seats", 2) == 2 * n
                 assert server.add(f"key {n}", n) == n
-            assert server.everything() == {"seats": 598} | {f"key {n}": n for n in range(1, 300)}
+            everything = {f"key {each}": each for each in range(1, n + 1)}
+            assert server.everything() == {"seats": 2 * n} | everything
 
     async def run() -> None:
         async with RunningProgram(tmp_path, XMLRPC) as program:
@@ -135,11 +157,13 @@ def test_timers_of_three_kinds_fire_once_and_in_order(tmp_path: Path) -> None:
         async with RunningProgram(tmp_path, TIMERS) as program:
             for what in ("app", "agent"):
                 await kill_leader(program, what)
+            await program.give(SignalProgram(signal.SIGHUP))
             assert await program.ended() == 0
             lines = [line.split() for line in program.output.decode().splitlines()]
+            rounds = len(lines) // (3 * 20)
             for kind in ("asyncio", "timer", "sched"):
                 mine = [(int(n), int(at)) for what, n, at in lines if what == kind]
-                assert [n for n, _ in mine] == list(range(20))
+                assert [n for n, _ in mine] == rounds * list(range(20))
                 assert all(at >= 2 * n for n, at in mine)
 
     asyncio.run(run())
@@ -162,8 +186,10 @@ def test_a_client_program_of_a_server_program_both_killed(tmp_path: Path) -> Non
                 for what in ("app", "agent"):
                     await kill_leader(server, what)
                     await kill_leader(client, what)
+                await client.give(SignalProgram(signal.SIGHUP))
                 assert await client.ended() == 0
-                assert client.output.decode().split() == [str(n) for n in range(1, 151)]
+                numbers = [int(each) for each in client.output.split()]
+                assert numbers == list(range(1, len(numbers) + 1))
 
     asyncio.run(run())
 

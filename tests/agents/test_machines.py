@@ -88,9 +88,8 @@ class Machines:
         while len(self.replies) < goal:
             await self._change()
 
-    async def another_leads(self) -> None:
-        """Wait until another host than now leads."""
-        before = self.leader
+    async def another_leads(self, before: str) -> None:
+        """Wait until another host leads, perhaps already."""
         while self.leader == before:
             await self._change()
 
@@ -126,6 +125,7 @@ def test_hosts_are_cut_off_and_die_and_one_client_keeps_its_connection(tmp_path:
         plan += ["--", sys.executable, str(tmp_path / "app.py")]
         printed = subprocess.run(plan, check=True, capture_output=True).stdout
         (tmp_path / "plan.json").write_bytes(printed)
+        (tmp_path / "plan.json").chmod(0o600)
         asyncio.run(_use(Machines(network, tmp_path)))
 
 
@@ -139,7 +139,7 @@ async def _use(machines: Machines) -> None:
         await machines.more(50)
         cut_off = machines.leader
         machines.cut(cut_off, is_cut=True)
-        await machines.another_leads()
+        await machines.another_leads(cut_off)
         await machines.more(50)
         machines.cut(cut_off, is_cut=False)
         await machines.more(50)
@@ -149,7 +149,7 @@ async def _use(machines: Machines) -> None:
         await machines.more(50)
         killed = machines.leader
         machines.members[killed].kill()
-        await machines.another_leads()
+        await machines.another_leads(killed)
         await machines.start(killed)
         await machines.more(50)
         assert len(machines.replies) > count
