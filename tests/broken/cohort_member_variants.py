@@ -33,7 +33,10 @@ class _FormsByOwn(Manager):
 
 
 class ManagersOwnCounts(Cohort):
-    """Forms views by the configuration that the manager knows, who may have been away."""
+    """Forms views by the configuration that the manager knows, who may have been away.
+
+    Rare in random runs, so it has a story (`tests/vsr/test_members.py`).
+    """
 
     manager_kind = _FormsByOwn
 
@@ -111,6 +114,9 @@ class RemovedOneStays(Cohort):
 FAULTS = ("partition", "isolation", "one-way", "crash", "kill", "pause", "slow", *CHANGES)
 
 COHORT_MEMBERS_BROKEN = (
+    BrokenCohort(
+        "joint left when forced", ("forced majority",), JointLeftWhenSettled, kinds=FAULTS
+    ),
     BrokenCohort("new majority alone", ("forced majority",), NewMajorityAlone, kinds=FAULTS),
     BrokenCohort("learners counted", ("forced majority",), LearnersCounted, kinds=FAULTS),
     BrokenCohort("removed one stays", ("convergence",), RemovedOneStays, kinds=FAULTS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.broken.cohort_member_variants import ManagersOwnCounts
 from tests.vsr.chain import Chain, ChainWorld, run_chain
 
 from coterie.kernel.clock import Duration, milliseconds, seconds
@@ -12,13 +13,12 @@ from coterie.kernel.errors import Refused, ReplicaBroken
 from coterie.kernel.views import Configuration, Viewstamp
 from coterie.simulation.engines.vsr.world import COHORT_FAULTS
 from coterie.simulation.faults import CHANGES
+from coterie.vsr import Cohort
 from coterie.vsr.views.formation import Response, winning_configuration
 from coterie.vsr.views.messages import NewView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from coterie.vsr import Cohort
 
 GROUP = "chain"
 
@@ -262,6 +262,36 @@ def test_a_view_says_who_counts_before_that_is_forced(monkeypatch: pytest.Monkey
     assert isinstance(message, NewView)
     assert message.configuration is None
     assert message.counted == ("a", "b", "c", "n")
+
+
+def one_that_was_away_meets_a_part(kind: type[Cohort] = Cohort) -> ChainWorld:
+    """Two of the first three, of whom one has been away, are no majority of the five by now."""
+    world = whole(kind=kind)
+    world.machines["c"].kill()
+    world.run(milliseconds(500))
+    for id in "de":
+        add(world, id)
+    world.partition("ade", "bc")
+    world.tell(b"known to three of five")
+    world.run(milliseconds(100))
+    world.machines["c"].start()
+    world.run(seconds(3))
+    world.heal()
+    world.run_until_whole()
+    return world
+
+
+def test_one_that_was_away_forms_no_view_by_what_it_remembers() -> None:
+    world = one_that_was_away_meets_a_part()
+    world.check()
+    module = leader(world).module
+    assert isinstance(module, Chain)
+    assert module.count == 1
+
+
+def test_by_what_the_manager_remembers_a_forced_event_is_lost() -> None:
+    world = one_that_was_away_meets_a_part(ManagersOwnCounts)
+    assert "forced events survive" in {each.check for each in world.tracker.violations}
 
 
 def test_the_configuration_is_that_of_the_history_that_wins() -> None:
