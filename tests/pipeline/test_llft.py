@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.pipeline.here import edit, seal_here
+from tests.pipeline.here import edit, recorded_journals, seal_here
 
 from coterie.campaign import run_and_check
 from coterie.kernel.claims import Order
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Row = dict[str, Any]
-STANDBY_SEED = 36
-"""In which another edge takes the place of one."""
 OPTIONS = ProgramOptions(program="counter", duration=seconds(3), faults=("crash",))
 SEED = 4
 
@@ -192,11 +190,7 @@ def test_a_campaign_checks_each_run_by_its_journals(
 
 
 def test_edges_that_took_each_others_place_are_judged_one_behind_the_other(tmp_path: Path) -> None:
-    faults = ("outage", "loss", "crash")
-    options = replace(OPTIONS, standby="yes", duration=seconds(5), faults=faults)
-    run = run_seed(STANDBY_SEED, replace(options, journals=str(tmp_path / "journals")))
-    assert run.figures["edges installed"] > 0
-    lake = seal_here(tmp_path / "journals" / str(STANDBY_SEED), tmp_path / "lake")
+    lake = seal_here(recorded_journals("standby", tmp_path / "journals"), tmp_path / "lake")
     assert broken(lake) == set()
     # What the old edge had stored, and the new one does not begin with, is lost.
     begun = last(lake, "program_views", "counter@edge", "activated")
