@@ -93,6 +93,8 @@ class Load:
         self._tasks += [
             asyncio.create_task(self._reader(f"reader {number}")) for number in range(self._readers)
         ]
+        for task in self._tasks:
+            task.add_done_callback(lambda _: self._news.set())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -102,6 +104,9 @@ class Load:
     async def until(self, acknowledged: int) -> None:
         """Wait until so many updates have been acknowledged, or something was wrong."""
         while len(self.notes.done_at) < acknowledged and not self.notes.violations:
+            for task in self._tasks:
+                if task.done():
+                    task.result()  # what it ended in, unless it noted a violation
             self._news.clear()
             await self._news.wait()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.broken.cohort_member_variants import ManagersOwnCounts
+from tests.vsr.bank_world import EU, BankWorld, is_committed
 from tests.vsr.chain import Chain, ChainWorld, run_chain
 
 from coterie.kernel.clock import Duration, milliseconds, seconds
@@ -319,3 +320,33 @@ def test_random_changes_among_all_faults(seed: int) -> None:
 def test_more_random_changes_among_all_faults(first: int) -> None:
     for seed in range(15_310_000 + first, 15_310_000 + first + 20):
         run_chain(seed, kinds=(*COHORT_FAULTS, *CHANGES), duration=seconds(10)).check()
+
+
+def test_a_client_that_spoke_with_one_primary_alone_finds_those_who_took_its_place() -> None:
+    """Whoever it knew is gone, and there is no other group that it could ask."""
+    world = BankWorld(replicas=1)
+
+    def primary() -> Cohort:
+        found = world.primary(EU)
+        assert found is not None, world.describe()
+        return found
+
+    def change(what: Callable[[Cohort], None], is_done: Callable[[Configuration], bool]) -> None:
+        world.machines[world.leads(EU)].call(lambda: what(primary()))
+        world.wait(lambda: is_done(world.changing_group(EU).configuration))
+
+    assert is_committed(world.story().commit())
+    for id in ("k", "l"):
+        world.put_newcomer(id, EU, Configuration(0, ("a",)))
+        change(
+            lambda cohort, id=id: cohort.admit(id),  # type: ignore[misc]
+            lambda now, id=id: id in now.members and not now.before,  # type: ignore[misc]
+        )
+    story = world.story()
+    assert story.call(EU, "deposit", "ada", 1) is not None
+    assert is_committed(story.commit())
+    world.run(seconds(1))  # until the new ones are in touch
+    change(lambda cohort: cohort.dismiss("a"), lambda now: now.members == ("k", "l"))
+    for machine in ("a", "f"):
+        world.machines[machine].kill()
+    assert is_committed(world.story().commit())

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from coterie.kernel.layers import Context
-    from coterie.kernel.views import Configuration, Member, ReplicaId
+    from coterie.kernel.views import ChangedConfiguration, Configuration, Member, ReplicaId
     from coterie.vsr.calls.executor import Executor
     from coterie.vsr.commit.events import Event
     from coterie.vsr.commit.psets import Aid
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from coterie.vsr.views.messages import CohortView
 
 _SWEEP = "vsr sweep"
+_CALLERS_MAX = 10_000
+"""How many callers a primary remembers as told of its members; beyond that all are told again."""
 
 
 class Server:
@@ -98,6 +100,9 @@ class Server:
         )
         self._introduced_at = Instant(0)
         """When the other groups were last told who belongs to this one."""
+        self._introduced: ChangedConfiguration | None = None
+        self._callers: dict[ReplicaId, None] = {}
+        """Who has asked for something since then, and so knows of it."""
         self._void: dict[Aid, None] = {}
         """Aborted before anything of them came here: a call may still be on its way."""
 
@@ -256,6 +261,7 @@ class Server:
                 if not self.cohort.is_primary:
                     self._say_where(sender, message.actor)
                 else:
+                    self._introduce_to(sender, message.actor)
                     self._on_request(sender, message)
             case _:
                 if self.cohort.is_primary:
@@ -273,6 +279,22 @@ class Server:
         if told is not None and now - self._introduced_at >= self.settings.query_after:
             self._introduced_at = now
             self.requests.tell_others(Elsewhere(self.group, view.id, view.primary.id, told))
+
+    def _introduce_to(self, sender: Member, actor: str) -> None:
+        """Tell who asks for something who belongs to the group, once it has changed.
+
+        A client speaks with the primary alone as long as all goes well. Whoever it knew may be gone
+        when that is removed, and then nobody is left whom it could ask.
+        """
+        told = self.cohort.members.told()
+        if told is None:
+            return
+        if told is not self._introduced or len(self._callers) >= _CALLERS_MAX:
+            self._introduced = told
+            self._callers.clear()
+        if sender.id not in self._callers:
+            self._callers[sender.id] = None
+            self._say_where(sender, actor)
 
     def _say_where(self, sender: Member, actor: str, group: str = "") -> None:
         """Tell what is known here of the view and its primary (3.3), or of another group's."""
