@@ -40,9 +40,15 @@ class Times:
         self._collected = self._collected or len(session.items)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        new = report.failed and report.nodeid not in self._failed
         self.add(report)
+        if self._terminal.isatty:
+            return  # pytest's own words are enough there
+        if new:
+            # Long before the end, when pytest tells the rest.
+            self._terminal.write_line(f"\n{failure(report)}", flush=True)
         now = time.monotonic()
-        if now - self._spoken >= QUIET_SECONDS and not self._terminal.isatty:
+        if now - self._spoken >= QUIET_SECONDS:
             self._spoken = now
             self._terminal.write_line(
                 f"\n{now - self._begun:.0f} s: {len(self._tests)} of {self._collected} tests, "
@@ -88,6 +94,13 @@ class Times:
             ids = list(self._failed) if len(self._failed) <= NAMED_MAX else ["--last-failed"]
             lines += ["", f"To repeat what failed: .venv/bin/pytest {shlex.join(ids)}"]
         return lines
+
+
+def failure(report: pytest.TestReport) -> str:
+    """Say in a line which part of which test failed, and by what."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    message = "" if crash is None else crash.message.partition("\n")[0]
+    return f"FAILED in {report.when}: {report.nodeid}: {message}"
 
 
 def folder_of(id: str) -> str:
