@@ -11,6 +11,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import msgspec
 import pytest
 from tests.broken.colours_variants import COLOURS_BROKEN, BrokenColours
 from tests.pipeline.here import (
@@ -25,6 +26,7 @@ from tests.pipeline.here import (
 from coterie.colours.layer import Colours
 from coterie.kernel.clock import milliseconds, seconds
 from coterie.kernel.components import GREEN
+from coterie.kernel.decoding import JsonDecoder
 from coterie.pipeline.engines import family_of
 from coterie.pipeline.engines.colours.checks import CHECKS
 from coterie.pipeline.engines.colours.columns import ACTIONS, GREENS
@@ -32,7 +34,7 @@ from coterie.pipeline.engines.colours.figures import chapter, colours_of
 from coterie.pipeline.engines.colours.over_time import OverTime
 from coterie.pipeline.history.replay import Program
 from coterie.pipeline.lake.lake import Lake
-from coterie.pipeline.publish.figures import figures_of
+from coterie.pipeline.publish.figures import Figures, figures_of
 from coterie.pipeline.read.schemas import as_numbers
 from coterie.simulation import RunOptions
 from coterie.simulation.campaign import run_trial
@@ -119,7 +121,9 @@ def test_a_report_shows_colours_merges_and_how_long_reds_waited(sound: Lake) -> 
     assert more["waits"]["longest"] > 100_000  # somebody was cut off
     assert sum(each["merged"] for each in more["components"]) > 0
     assert more["still_red"] == 0
-    page = chapter(figures_of(sound, group, family_of(STACK), {}))
+    found = figures_of(sound, group, family_of(STACK), {})
+    page = chapter(found)
+    assert chapter(JsonDecoder(Figures).decode(msgspec.json.encode(found))) == page, "as tasks give"
     assert "Red at" in page
     assert "made green as it began" in page
 

@@ -20,6 +20,8 @@ from coterie.pipeline.lake import problems
 from coterie.pipeline.lake.kept import kept
 from coterie.pipeline.lake.lake import Lake
 from coterie.pipeline.lake.problems import wrong_with
+from coterie.pipeline.publish import figures
+from coterie.pipeline.publish.figures import all_figures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,3 +137,8 @@ def test_on_spark_batches_come_to_the_same(
     assert found.verdicts == alone.verdicts
     assert by_place(found.violations) == by_place(alone.violations)
     assert wrong_with(lake, spark) == wrong_with(lake)
+    one_by_one = list(all_figures(spark, lake))
+    monkeypatch.setattr(figures, "MANY_GROUPS", 1)
+    monkeypatch.setattr(figures, "BATCH_GROUPS", 3)
+    assert list(all_figures(spark, lake)) == one_by_one
+    assert sum(each.answers for each in one_by_one) > 0

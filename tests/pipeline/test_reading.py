@@ -206,7 +206,7 @@ def test_what_a_killed_run_left_is_swept(counter_journals: Path, tmp_path: Path)
     for name in ("_draft-a.parquet.part", "nobody-000001-000000000000001.parquet"):
         (place / name).write_bytes(b"half")
     lake.path("segments/group_name=group/_draft-x.parquet.part").write_bytes(b"half")
-    assert sweep(lake) == 3
+    assert sweep(lake, lake.segments().to_pylist()) == 3
     assert sorted(lake.files()) == before
 
 
@@ -218,7 +218,7 @@ def test_a_segment_that_lost_its_end_is_sealed_again(tmp_path: Path) -> None:
     assert list(lake.ranges("g")) == [0, 1, 2, 3]
     [task] = plan([tmp_path / "journals"])
     seal_segment(replace(task, last_valid=len(begin("g", "a")) + 12), lake)
-    sweep(lake)
+    sweep(lake, lake.segments().to_pylist())
     assert list(lake.ranges("g")) == [0, 1]
 
 

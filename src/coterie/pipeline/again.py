@@ -7,6 +7,7 @@ the file system describes them, what else their folders say, what was asked for,
 from __future__ import annotations
 
 import json
+import os
 import sys
 from hashlib import blake2b
 from importlib.metadata import version
@@ -16,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from coterie.kernel.decoding import JsonDecoder
-from coterie.pipeline.lake.lake import Lake, draft_of, is_lake
-from coterie.pipeline.lake.remembered import check_files
+from coterie.pipeline.lake.lake import draft_of, is_lake
 from coterie.pipeline.publish.manifest import is_whole
 from coterie.pipeline.read.planning import survey
 
@@ -30,6 +30,8 @@ _NAME = "outcome.json"
 class _Remembered(msgspec.Struct):
     key: str
     told: dict[str, Any]
+    lake: str = ""
+    """A digest of what the file system says of the lake."""
 
 
 _decode = JsonDecoder(_Remembered).decode
@@ -39,7 +41,8 @@ def remember(
     out: Path, roots: Sequence[str], asked: Sequence[str], told: dict[str, Any], *, growing: bool
 ) -> None:
     """Remember what came of a run."""
-    text = msgspec.json.encode(_Remembered(_key_of(roots, asked, growing=growing), told))
+    key = _key_of(roots, asked, growing=growing)
+    text = msgspec.json.encode(_Remembered(key, told, _files_below(out / "lake")))
     draft = draft_of(out / _NAME)
     draft.write_bytes(text)
     draft.replace(out / _NAME)
@@ -58,7 +61,7 @@ def recall(
     key = _key_of(roots, asked, growing=growing)
     if not key or last.key != key:
         return None
-    if any(check_files(Lake.open(out / "lake"), has_content=False)):
+    if last.lake != _files_below(out / "lake"):
         return None
     report = last.told["report"]
     if (report and not Path(report).exists()) or not is_whole(out, _results(asked)):
@@ -90,6 +93,19 @@ def _key_of(roots: Sequence[str], asked: Sequence[str], *, growing: bool) -> str
     files = [[each, _content(each)] for each in asked]
     parts = [version("coterie"), sorted(roots), files, tasks, sources, looked.findings]
     hashed.update(json.dumps(parts, default=str).encode())
+    return hashed.hexdigest()
+
+
+def _files_below(folder: Path) -> str:
+    """Give one value for all files in a folder, as the file system describes them."""
+    hashed = blake2b(digest_size=16)
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(place, name)  # noqa: PTH118 -- there are very many
+            about = os.stat(path)  # noqa: PTH116
+            told = (os.path.relpath(path, folder), about.st_size, about.st_mtime_ns)
+            hashed.update(repr(told).encode())
     return hashed.hexdigest()
 
 

@@ -15,9 +15,9 @@ the same with journals that must be brought here first.
 How far results follow the journals is noted after each batch (`coterie.pipeline.progress`).
 
 The interval between two batches is the user's choice between freshness and work: a batch seals
-only what is new, and takes over what was decided of ranges that nothing new is known of
-(`coterie.pipeline.history.decided`). It looks again at all answers, at views, and at the history of
-a class, which is run from its beginning.
+only what is new, takes over what was decided of ranges that nothing new is known of
+(`coterie.pipeline.history.decided`), and runs a class from the last whole range on
+(`coterie.pipeline.history.continued`). It looks again at all answers and at views.
 """
 
 from __future__ import annotations

@@ -60,8 +60,13 @@ def family_of(stack: str) -> Family:
 
 def families_of(lake: Lake) -> dict[str, Family]:
     """Give the family of each group in a lake."""
-    found: dict[str, Family] = {}
-    for group in lake.groups():
-        stacks = [stack for stack in lake.table("lives", group)["stack"].to_pylist() if stack]
-        found[group] = family_of(stacks[0] if stacks else "")
-    return found
+    return {group: family_in(lake, group) for group in lake.groups()}
+
+
+def family_in(lake: Lake, group: str) -> Family:
+    """Give the family of a group, by the first life that says what it is of."""
+    for lives in lake.parts("lives", group):
+        for stack in lives["stack"].to_pylist():
+            if stack:
+                return family_of(stack)
+    return family_of("")

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from coterie.pipeline.lake.ranges import Range
 
 _METADATA = b"coterie.judged"
-_CODE = ("coterie.pipeline.history", "coterie.pipeline.engines.stack", "coterie.pipeline.lake")
-"""Where the code lies that judges a range: other code may come to something else."""
 
 
 class _Judged(msgspec.Struct, frozen=True):
@@ -160,12 +158,15 @@ def _last_sequence(file: str) -> int:
 
 @cache
 def code_digest() -> str:
-    """Give a digest of the code that judges ranges."""
+    """Give a digest of our code: other code may come to something else."""
     hashed = blake2b(digest_size=16)
-    for package in _CODE:
-        for each in sorted(files(package).iterdir(), key=lambda each: each.name):
-            if each.name.endswith(".py"):
-                hashed.update(each.read_bytes())
+    waiting = [files("coterie")]
+    while waiting:
+        for each in sorted(waiting.pop().iterdir(), key=lambda each: each.name):
+            if each.is_dir():
+                waiting.append(each)
+            elif each.name.endswith(".py"):
+                hashed.update(each.name.encode() + b"\0" + each.read_bytes())
     return hashed.hexdigest()
 
 
@@ -202,14 +203,23 @@ def _has_open_strays(facts: RangeFacts) -> bool:
     return bool((until[strays] == NEVER).any())
 
 
-def take_over(group: str, last: str, path: str, key: str) -> Results | None:
-    """Take over what was judged of a range, file and counts; None if it must be judged again."""
+def _read(path: str) -> _Judged | None:
     try:
-        metadata = pq.read_metadata(last).metadata or {}
-        told = _decode(metadata[_METADATA])
+        return _decode((pq.read_metadata(path).metadata or {})[_METADATA])
     except (OSError, KeyError, pa.ArrowException, msgspec.DecodeError):
         return None
-    if told.key != key:
+
+
+def judged_key(path: str) -> str:
+    """Give the key of a range by the file of its history; nothing if it is judged each time."""
+    told = _read(path)
+    return told.key if told is not None else ""
+
+
+def take_over(group: str, last: str, path: str, key: str) -> Results | None:
+    """Take over what was judged of a range, file and counts; None if it must be judged again."""
+    told = _read(last)
+    if told is None or told.key != key:
         return None
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from coterie.pipeline.history.judging import EntryStanding, Judgement
 from coterie.pipeline.history.range_checks import CONTENT
-from coterie.pipeline.lake.lake import draft_of, folder_of
+from coterie.pipeline.lake.lake import codec_for, draft_of, folder_of
 from coterie.pipeline.read.schemas import GROUP, HISTORY, stored
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def write_file(
     ]
     if metadata:
         table = table.replace_schema_metadata(dict(metadata))
-    pq.write_table(table, draft, compression="zstd", use_dictionary=dictionaries)
+    pq.write_table(table, draft, compression=codec_for(table), use_dictionary=dictionaries)
     draft.replace(target)
 
 

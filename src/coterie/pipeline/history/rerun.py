@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coterie.pipeline.history.authoritative import AuthoritativeRange
+from coterie.pipeline.history.continued import keep_machine, keys_of, metadata_of, take_over
 from coterie.pipeline.history.dumps import load
 from coterie.pipeline.history.group_checks import valid_digests
 from coterie.pipeline.history.range_checks import RangeFacts
@@ -93,18 +94,14 @@ def rerun(
     running = _Running(item, testimony, lake, begin)
     if wanted.events:
         running.events = EventFiles(wanted.events, item.group)
-    ranges = ranges_of(lake, [item.group])
+        if begin is None:
+            running.take_over(folder, wanted)
     if begin is not None and running.events is not None:
-        # Events are of a whole history or of none: what came before is not known to have happened.
-        try:
-            for task in ranges[:1]:
-                list(runs_after(WrittenRange(task, folder), 0))
-        except CannotReplay as error:
-            running.events.give_up(error, 0)
+        running.check_beginning(folder)
     try:
-        for task in ranges:
+        for index, task in enumerate(running.ranges):
             if task.start + task.width > running.replay.position + 1 or begin is None:
-                running.run(WrittenRange(task, folder), has_checks=wanted.has_checks)
+                running.run(index, task, folder, wanted)
     except CannotReplay as error:
         running.give_up(error, has_checks=wanted.has_checks)
     if running.events is not None:
@@ -121,18 +118,63 @@ class _Running:
         self.results = Results(item.group)
         self.replay = Replay(item.program, item.group, testimony.configuration.majority)
         self.events: EventFiles | None = None
+        self.ranges = ranges_of(lake, [item.group])
+        self.taken_over = 0
+        """How many ranges were run before."""
+        self._item = item
         self._testimony = testimony
         self._told = told_digests(lake, testimony)
+        self.keys: list[str] = []
+        """What ranges follow from, up to the first that is not as it should be."""
         if begin is not None:
             self.replay.begin_with(begin)
             remark = f"from {begin.position + 1} on, with a dumped state: the beginning was removed"
             for check in ("replicated state machine", "linearizability"):
                 self.results.count(check).remark = remark
 
-    def run(self, entries: WrittenRange, *, has_checks: bool) -> None:
-        """Run one range."""
+    def check_beginning(self, folder: str) -> None:
+        """Events are of a whole history or of none: what came before is not known to have been."""
+        assert self.events is not None
+        try:
+            for task in self.ranges[:1]:
+                list(runs_after(WrittenRange(task, folder), 0))
+        except CannotReplay as error:
+            self.events.give_up(error, 0)
+
+    def take_over(self, folder: str, wanted: Wanted) -> None:
+        """Take over what was run before, and go on behind it."""
+        assert self.events is not None
+        program, majority = self._item.program, self._testimony.configuration.majority
+        self.keys = keys_of(self.ranges, folder, self._told, program, majority, wanted)
+        found = take_over(self.ranges, self.keys, program, majority, wanted)
+        if found is None:
+            return
+        for each in found.ran:
+            self.events.take_over(each.events)
+            for check, count in each.checked.items():
+                self.results.checked(check, count)
+        self.replay.begin_with(found.machine)
+        self.taken_over = len(found.ran)
+
+    def run(self, index: int, task: Range, folder: str, wanted: Wanted) -> None:
+        """Run one range, unless it was run before."""
+        if index < self.taken_over:
+            return
+        key = self.keys[index] if index < len(self.keys) else ""
+        whole, self.results = self.results, Results(self.results.group)
+        try:
+            self._run(WrittenRange(task, folder), key, has_checks=wanted.has_checks)
+        finally:
+            whole.add(self.results)
+            self.results = whole
+        if key:
+            keep_machine(self.replay.machine, self.ranges, index, wanted.events)
+
+    def _run(self, entries: WrittenRange, key: str, *, has_checks: bool) -> None:
+        number = entries.task.number
         runs = runs_after(entries, self.replay.position)
         answers: dict[tuple[int, int, int], int] = {}
+        written: tuple[int, list[str]] | None = None
 
         def see(step: Step) -> None:
             answers.update(step.answers)
@@ -140,12 +182,17 @@ class _Running:
                 self._check_digest(step)
 
         if self.events is not None and not self.events.problem:
-            self.events.write(entries.task.number, self.replay, events_of(self.replay, runs, see))
+            written = self.events.write(number, events_of(self.replay, runs, see))
         else:
             for step in self.replay.run(runs):
                 see(step)
         if has_checks:
             self._check_answers(entries, answers)
+        if written is not None and self.events is not None:
+            count, places = written
+            places.append(self.events.state_place(number))
+            metadata = metadata_of(key, self.results, count, places)
+            self.events.write_state(number, self.replay.machine, metadata)
 
     def give_up(self, error: CannotReplay, *, has_checks: bool) -> None:
         """Learn that the history cannot be run any further."""

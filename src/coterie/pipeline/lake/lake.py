@@ -53,6 +53,8 @@ DRAFT = "_draft-"
 _UNFINISHED = ".part"
 """How they end, so that a glob over `*.parquet` passes over them, too."""
 _ABOUT = "lake.json"
+SMALL_BYTES = 1 << 16
+"""What is less is not compressed: to begin with every column takes longer than all the rest."""
 
 
 class _About(msgspec.Struct):
@@ -95,6 +97,11 @@ def link_file(source: Path, target: Path) -> None:
         raise
     except OSError:
         shutil.copyfile(source, target)
+
+
+def codec_for(rows: pa.Table | pa.RecordBatch) -> str:
+    """Say how a file that begins with these rows is compressed."""
+    return "zstd" if rows.nbytes >= SMALL_BYTES else "none"
 
 
 def folder_of(group: str, number: int | None = None) -> str:
@@ -208,9 +215,14 @@ class Lake:
 
     def table(self, table: str, group: str) -> pa.Table:
         """Give all rows of a table of one group, in the order of each life; times are numbers."""
+        parts = list(self.parts(table, group))
+        return pa.concat_tables(parts) if parts else as_numbers(schema_of(table).empty_table())
+
+    def parts(self, table: str, group: str) -> Iterator[pa.Table]:
+        """Give the rows of a table of one group, file by file."""
         schema = schema_of(table)
-        parts = [self.read_file(path, schema) for path, _ in self.files_of(table, group)]
-        return pa.concat_tables(parts) if parts else as_numbers(schema.empty_table())
+        for path, _ in self.files_of(table, group):
+            yield self.read_file(path, schema)
 
     def read_file(self, path: Path, schema: pa.Schema) -> pa.Table:
         """Give all rows of a file; raises `LakeDamaged` with its name if it cannot be read."""
@@ -221,7 +233,8 @@ class Lake:
         path = self.path(relative)
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = draft_of(path)
-        pq.write_table(table.select(stored(table.schema).names), draft, compression="zstd")
+        columns = table.select(stored(table.schema).names)
+        pq.write_table(columns, draft, compression=codec_for(table))
         sync_place(draft)
         draft.rename(path)
         sync_place(path.parent)

@@ -18,7 +18,7 @@ from coterie.pipeline.lake.findings import findings_of
 from coterie.pipeline.lake.kept import kept
 from coterie.pipeline.lake.sources import groups_looked_at
 from coterie.pipeline.read.schemas import FINDINGS
-from coterie.pipeline.spark.tasks import for_each
+from coterie.pipeline.spark.tasks import batches, for_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,18 +50,16 @@ class Wrong(NamedTuple):
 def wrong_with(lake: Lake, spark: SparkSession | None = None) -> Wrong:
     """Say all that is wrong with the journals in a lake: as rows, and in sentences."""
     groups = sorted({*lake.groups(), *groups_looked_at(lake)})
-    batches = [
-        groups[start : start + BATCH_GROUPS] for start in range(0, len(groups), BATCH_GROUPS)
-    ]
+    shared = batches(groups, BATCH_GROUPS)
 
     def work(batch: list[str]) -> Iterator[pa.RecordBatch]:
         for group in batch:
             yield _wrong_with_group(kept(lake), group)
 
     if spark is not None and len(groups) >= MANY_GROUPS:
-        rows = for_each(spark, batches, work, WRONG).toArrow().to_pylist()
+        rows = for_each(spark, shared, work, WRONG).toArrow().to_pylist()
     else:
-        rows = [row for batch in batches for part in work(batch) for row in part.to_pylist()]
+        rows = [row for batch in shared for part in work(batch) for row in part.to_pylist()]
     return Wrong(
         [row["finding"] for row in rows if row["finding"] is not None],
         [row["sentence"] for row in rows if row["sentence"] is not None],

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from coterie.journal import Kind
 from coterie.journal.disk import sync_place
 from coterie.pipeline.lake.kept import kept
-from coterie.pipeline.lake.lake import DRAFT, Lake, LakeDamaged, draft_of
+from coterie.pipeline.lake.lake import DRAFT, Lake, LakeDamaged, codec_for, draft_of
 from coterie.pipeline.lake.remembered import (
     check_files,
     finding,
@@ -38,16 +38,16 @@ from coterie.pipeline.lake.sources import write_sources
 from coterie.pipeline.read.content import digest_of
 from coterie.pipeline.read.planning import NO_LIMIT, survey
 from coterie.pipeline.read.reading import read_segment
-from coterie.pipeline.read.schemas import FINDINGS, GROUP, SEGMENTS, stored
+from coterie.pipeline.read.schemas import FINDINGS, GROUP, SEGMENTS, as_numbers, stored
 from coterie.pipeline.read.tables import is_positioned, schema_of
 from coterie.pipeline.spark.tasks import for_each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
-    from coterie.pipeline.lake.remembered import BadFile
+    from coterie.pipeline.lake.remembered import BadFile, Key
     from coterie.pipeline.read.planning import SegmentTask, Survey
 
 Row = dict[str, Any]
@@ -123,10 +123,7 @@ def seal_surveyed(
     for each in bad:
         if not each.segment and each.file.startswith("segments/"):
             lake.path(each.file).unlink()  # the segment is sealed anew, if it is there
-    known = {
-        (row["group_name"], row["replica"], row["incarnation"], row["first"]): row
-        for row in before.segments().to_pylist()
-    }
+    known = {_key(row): row for row in before.segments().to_pylist()}
     jobs = list(_stale(looked, lake, known, bad, verify_sources=verify_sources))
 
     def work(job: SealTask) -> Iterator[pa.RecordBatch]:
@@ -134,23 +131,26 @@ def seal_surveyed(
         if sealed is not None:
             yield sealed
 
-    count = 0
-    if jobs:
-        count = _run(spark, jobs, work)
-    after = kept(lake)
-    write_sources(after, looked, [*gone(looked, known), *_unmended(looked, known, bad)])
+    sealed = _run(spark, jobs, work) if jobs else []
+    found = [*gone(looked, known), *_unmended(looked, known, bad)]
+    known |= {_key(row): row for row in sealed}
+    write_sources(before, looked, known.values(), found)
     write_seen(lake, looked.tasks)
-    sweep(after)
-    return Sealing(count, bad)
+    sweep(lake, known.values())
+    return Sealing(len(sealed), bad)
 
 
 _KEY = ("replica", "incarnation", "first")
 
 
+def _key(row: Row) -> Key:
+    return row["group_name"], row["replica"], row["incarnation"], row["first"]
+
+
 def _stale(
     looked: Survey,
     lake: Lake,
-    known: dict[tuple[str, str, int, int], Row],
+    known: dict[Key, Row],
     bad: list[BadFile],
     *,
     verify_sources: bool = False,
@@ -179,15 +179,15 @@ def _run(
     spark: SparkSession | None,
     jobs: list[SealTask],
     work: Callable[[SealTask], Iterator[pa.RecordBatch]],
-) -> int:
+) -> list[Row]:
+    """Give the rows of `segments` that were written."""
     if spark is None:
-        return sum(1 for job in jobs for _ in work(job))
-    return for_each(spark, jobs, work, SEGMENTS).count()
+        return [row for job in jobs for batch in work(job) for row in batch.to_pylist()]
+    rows: list[Row] = as_numbers(for_each(spark, jobs, work, SEGMENTS).toArrow()).to_pylist()
+    return rows
 
 
-def _unmended(
-    looked: Survey, known: dict[tuple[str, str, int, int], Row], bad: list[BadFile]
-) -> Iterator[Row]:
+def _unmended(looked: Survey, known: dict[Key, Row], bad: list[BadFile]) -> Iterator[Row]:
     """Give findings for what the lake has lost and the journals no longer have."""
     present = {(task.group, task.path) for task in looked.tasks}
     by_path = {(row["group_name"], row["path"]): row for row in known.values()}
@@ -280,12 +280,12 @@ def _write_mark(task: SegmentTask, lake: Lake, row: Row, names: list[str]) -> pa
     return batch
 
 
-def sweep(lake: Lake) -> int:
-    """Remove files that no row of `segments` lists; give how many there were.
+def sweep(lake: Lake, segments: Iterable[Row]) -> int:
+    """Remove files that no row of *segments* lists, which are all there are; give how many.
 
     Not to be called while the lake is being sealed by someone else.
     """
-    listed = {name for names in lake.segments()["files"].to_pylist() for name in names}
+    listed = {name for row in segments for name in row["files"]}
     root = Path(lake.root)
     swept = 0
     for path in lake.files():
@@ -322,10 +322,11 @@ class _Files:
             path = draft_of(self._lake.path(name))
             path.parent.mkdir(parents=True, exist_ok=True)
             is_large, schema = is_positioned(table), stored(schema_of(table))
+            codec = codec_for(batch)
             writer = self._writers[name] = pq.ParquetWriter(
                 path,
                 schema,
-                compression=_compression(schema) if is_large else "zstd",
+                compression=_compression(schema, codec) if is_large else codec,
                 use_dictionary=_DICTIONARIES if is_large else True,
             )
         writer.write_batch(batch.select(writer.schema.names))
@@ -352,11 +353,11 @@ class _Files:
             draft_of(self._lake.path(name)).unlink(missing_ok=True)
 
 
-def _compression(schema: pa.Schema) -> dict[str, str]:
+def _compression(schema: pa.Schema, codec: str) -> dict[str, str]:
     """Say how each column is compressed."""
     names = [
         f"{field.name}.{part.name}" if pa.types.is_struct(field.type) else field.name
         for field in schema
         for part in (field.type if pa.types.is_struct(field.type) else [field])
     ]
-    return dict.fromkeys(names, "zstd") | dict.fromkeys(_MIXED, "none")
+    return dict.fromkeys(names, codec) | dict.fromkeys(_MIXED, "none")

@@ -53,8 +53,13 @@ def groups_looked_at(lake: Lake) -> list[str]:
     return sorted(value_of(each.parent) for each in lake.path(_FOLDER).glob("*/*.parquet"))
 
 
-def write_sources(lake: Lake, looked: Survey, found: Iterable[Row]) -> None:
-    """Remember what the folders said, and what else was *found* to be wrong with them."""
+def write_sources(
+    before: Lake, looked: Survey, segments: Iterable[Row], found: Iterable[Row]
+) -> None:
+    """Remember what the folders said, and what else was *found* to be wrong with them.
+
+    *before* is the lake as it was, and *segments* are the rows of all that is sealed now.
+    """
     rows: dict[tuple[str, str], Row] = {}
     for source in looked.sources:
         rows[source.group, source.replica] = {
@@ -71,13 +76,17 @@ def write_sources(lake: Lake, looked: Survey, found: Iterable[Row]) -> None:
         key = (finding["group_name"], finding["replica"])
         row = rows.setdefault(key, _nothing(*key))
         row.setdefault("findings", []).append(finding)
-    for row in lake.segments().select(["group_name", "replica", "path"]).to_pylist():
+    for row in sorted(segments, key=lambda row: (row["incarnation"], row["first"])):
         key = (row["group_name"], row["replica"])
         known = rows.setdefault(key, _nothing(*key))
         known.setdefault("sealed", []).append(row["path"])
-    for group in sorted({*groups_looked_at(lake), *(group for group, _ in rows)}):
-        mine = [row for (name, _), row in sorted(rows.items()) if name == group]
-        lake.write_whole(_file(group), pa.Table.from_pylist(mine, schema=SOURCES))
+    by_group: dict[str, list[Row]] = {group: [] for group in groups_looked_at(before)}
+    for (group, _), row in sorted(rows.items()):
+        by_group.setdefault(group, []).append(row)
+    for group, mine in by_group.items():
+        table = pa.Table.from_pylist(mine, schema=SOURCES)
+        if table.to_pylist() != sources_of(before, group):
+            before.write_whole(_file(group), table)
 
 
 def _nothing(group: str, replica: str) -> Row:

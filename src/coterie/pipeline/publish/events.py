@@ -36,7 +36,7 @@ from coterie.pipeline.read.rows import view_row
 from coterie.pipeline.read.schemas import EVENTS, STATES, spark_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -59,24 +59,45 @@ class EventFiles:
         self._typed = TypedRows()
 
     def write(
-        self, number: int, replay: Replay, found: Iterable[tuple[dict[str, Any], Typed | None]]
-    ) -> None:
-        """Write the events of one range, and the state that they leave."""
+        self, number: int, found: Iterable[tuple[dict[str, Any], Typed | None]]
+    ) -> tuple[int, list[str]]:
+        """Write the events of one range; give how many there are, and the files."""
         rows: list[dict[str, Any]] = []
         for row, typed in found:
             rows.append({"group_name": self._group, **row})
             if typed is not None:
                 self._typed.add(rows[-1], typed)
         events = pa.Table.from_pylist(rows, EVENTS)
-        self._write("events", number, events)
-        for place, table in self._typed.take():
-            self._write(place, number, table)
-        state = {"group_name": self._group, **state_row(replay.machine)}
-        self._write("states", number, pa.Table.from_pylist([state], STATES))
+        places = [self._write("events", number, events)]
+        places += [self._write(place, number, table) for place, table in self._typed.take()]
         self._events += len(events)
+        return len(events), places
 
-    def _write(self, table: str, number: int, rows: pa.Table) -> None:
-        write_file(rows, f"{self._root}/{table}/{folder_of(self._group, number)}/{FILE}")
+    def write_state(
+        self, number: int, machine: StateMachine, metadata: Mapping[bytes, bytes]
+    ) -> None:
+        """Write the state that the events of a range leave; last of all."""
+        state = {"group_name": self._group, **state_row(machine)}
+        self._write("states", number, pa.Table.from_pylist([state], STATES), metadata)
+
+    def take_over(self, events: int) -> None:
+        """Learn of events that were written before."""
+        self._events += events
+
+    def state_place(self, number: int) -> str:
+        """Give the place of the state behind a range, below the folder of the tables."""
+        return f"states/{folder_of(self._group, number)}/{FILE}"
+
+    def _write(
+        self,
+        table: str,
+        number: int,
+        rows: pa.Table,
+        metadata: Mapping[bytes, bytes] | None = None,
+    ) -> str:
+        place = f"{table}/{folder_of(self._group, number)}/{FILE}"
+        write_file(rows, f"{self._root}/{place}", metadata=metadata)
+        return place
 
     def give_up(self, error: CannotReplay, position: int) -> None:
         """Learn that the history cannot be run beyond a position."""

@@ -11,11 +11,15 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
+from coterie.kernel.decoding import JsonDecoder
+from coterie.pipeline.engines import family_in
+from coterie.pipeline.lake.kept import kept
 from coterie.pipeline.lake.ranges import ranges_of, read_columns
-from coterie.pipeline.spark.tasks import for_each
+from coterie.pipeline.spark.tasks import batches, for_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +48,15 @@ ANSWERS = pa.schema(
         ("slice", pa.int64()),
         ("bucket", pa.int64()),
         ("count", pa.int64()),
+        ("figures", pa.binary()),
     ]
 )
+"""How many answers of a slice of time took how long, or all figures of a group."""
+Answers = dict[int, list[int]]
+"""Answers by slice of time, as histograms of their latency."""
+MANY_GROUPS = 32
+"""From how many groups on tasks take them in batches."""
+BATCH_GROUPS = 16
 
 
 @dataclass(slots=True)
@@ -108,6 +119,9 @@ class Figures:
     """What the engine's family has to say beside that."""
 
 
+_decode = JsonDecoder(Figures).decode
+
+
 def slice_width(lake: Lake, group: str) -> int:
     """Give how long a slice of a group's time is, in microseconds."""
     times = lake.table("views", group)["recorded_at"].to_numpy()
@@ -115,21 +129,61 @@ def slice_width(lake: Lake, group: str) -> int:
     return next((width for width in _ROUND if width >= wanted), int(wanted))
 
 
-def count_answers(spark: SparkSession, lake: Lake) -> dict[str, dict[int, list[int]]]:
-    """Count answers by group and slice of time, as histograms of their latency."""
-    widths = {group: slice_width(lake, group) for group in lake.groups()}
+def all_figures(spark: SparkSession, lake: Lake) -> Iterator[Figures]:
+    """Give the figures of all groups, in their order.
 
-    def work(task: Range) -> Iterator[pa.RecordBatch]:
-        yield _count_answers(task, widths[task.group])
+    Answers are counted by tasks, one a range. Where there are many groups, a task does all there is
+    to do for a batch of those that have one range.
+    """
+    lake = kept(lake)
+    groups = lake.groups()
+    small = {group for group in groups if len(lake.ranges(group)) <= 1}
+    if len(groups) < MANY_GROUPS:
+        small = set()
+    large = [group for group in groups if group not in small]
+    widths = {group: slice_width(lake, group) for group in large}
 
-    counted: dict[str, dict[int, list[int]]] = defaultdict(
-        lambda: defaultdict(lambda: [0] * BUCKETS)
-    )
-    ranges = ranges_of(lake, lake.groups())
-    rows = for_each(spark, ranges, work, ANSWERS).toArrow().to_pylist() if ranges else []
+    def work(task: Range | list[str]) -> Iterator[pa.RecordBatch]:
+        if isinstance(task, list):
+            for group in task:
+                yield _as_row(_figures_of_small(kept(lake), group))
+        else:
+            yield _count_answers(task, widths[task.group])
+
+    counted: dict[str, Answers] = defaultdict(no_answers)
+    found: dict[str, Figures] = {}
+    tasks: list[Range | list[str]] = [*ranges_of(lake, large)]
+    tasks += batches(sorted(small), BATCH_GROUPS)
+    rows = for_each(spark, tasks, work, ANSWERS).toArrow().to_pylist() if tasks else []
     for row in rows:
-        counted[row["group_name"]][row["slice"]][row["bucket"]] += row["count"]
-    return counted
+        if row["figures"] is not None:
+            found[row["group_name"]] = _decode(row["figures"])
+        else:
+            counted[row["group_name"]][row["slice"]][row["bucket"]] += row["count"]
+    for group in groups:
+        if group not in found:
+            found[group] = figures_of(lake, group, family_in(lake, group), counted[group])
+        yield found[group]
+
+
+def no_answers() -> Answers:
+    """Give what to count answers in."""
+    return defaultdict(lambda: [0] * BUCKETS)
+
+
+def _figures_of_small(lake: Lake, group: str) -> Figures:
+    """Give the figures of a group, its answers counted here."""
+    width, answers = slice_width(lake, group), no_answers()
+    for task in ranges_of(lake, [group]):
+        for row in _count_answers(task, width).to_pylist():
+            answers[row["slice"]][row["bucket"]] += row["count"]
+    return figures_of(lake, group, family_in(lake, group), answers)
+
+
+def _as_row(figures: Figures) -> pa.RecordBatch:
+    """Give figures as a task hands them over."""
+    row = {"group_name": figures.group, "figures": msgspec.json.encode(figures)}
+    return pa.RecordBatch.from_pylist([row], ANSWERS)
 
 
 def _count_answers(task: Range, width: int) -> pa.RecordBatch:
@@ -164,7 +218,7 @@ def quantile(histogram: list[int], share: float) -> float:
     return 0.0
 
 
-def figures_of(lake: Lake, group: str, family: Family, answers: dict[int, list[int]]) -> Figures:
+def figures_of(lake: Lake, group: str, family: Family, answers: Answers) -> Figures:
     """Give the figures of one group."""
     lives = lake.table("lives", group).to_pylist()
     views = sorted(family.views(lake, group), key=_place)

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from coterie.journal.disk import sync_place
 from coterie.kernel.decoding import JsonDecoder
 from coterie.kernel.errors import CoterieError
-from coterie.pipeline.lake.lake import DRAFT, draft_of, link_file
+from coterie.pipeline.lake.lake import DRAFT, codec_for, draft_of, link_file
 from coterie.pipeline.read.schemas import GROUP, RANGE
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Draft:
         """Write a small table."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, folder / "part.parquet", compression="zstd")
+        pq.write_table(table, folder / "part.parquet", compression=codec_for(table))
 
     def publish(self, schemas: dict[str, pa.Schema], *, ended: str = "") -> Manifest:
         """Make this the version that counts; tables in *schemas* are there, if only empty.

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coterie.pipeline.engines import families, families_of
+from coterie.pipeline.engines import families, family_of
 from coterie.pipeline.lake.lake import draft_of
 from coterie.pipeline.outcomes import Basis, Outcome
 from coterie.pipeline.publish.charts import Line, plot, timeline
-from coterie.pipeline.publish.figures import count_answers, figures_of
+from coterie.pipeline.publish.figures import all_figures
 from coterie.pipeline.publish.manifest import table_of
 from coterie.pipeline.read.schemas import TIME
 
@@ -96,18 +96,13 @@ _WORDS = {
 
 def write_report(spark: SparkSession, lake: Lake, outcome: JobOutcome) -> Path:
     """Write the page, and the same figures as JSON and Parquet; give the page's path."""
-    answers = count_answers(spark, lake)
-    figures = [
-        figures_of(lake, group, family, answers.get(group, {}))
-        for group, family in families_of(lake).items()
-    ]
+    figures = list(all_figures(spark, lake))
     for family in families().values():
         outcomes = family.outcomes(table_of(outcome.out, "transactions").parent)
         for each in figures:
             each.transactions |= outcomes.get(each.group, {})
     _write_data(outcome.out, figures)
-    of = families_of(lake)
-    chapters = {each.group: of[each.group].chapter(each) for each in figures}
+    chapters = {each.group: family_of(each.stack).chapter(each) for each in figures}
     page = outcome.out / "report.html"
     draft = outcome.out / "_draft-report.html"
     draft.write_text(_page(figures, outcome, outcome.findings, chapters), encoding="utf-8")

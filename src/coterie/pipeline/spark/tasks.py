@@ -26,6 +26,11 @@ PARTS = "spark.coterie.parts"
 PARTS_DEFAULT = 64
 
 
+def batches(items: Sequence[Item], size: int) -> list[list[Item]]:
+    """Cut a list into lists of at most *size* items."""
+    return [list(items[start : start + size]) for start in range(0, len(items), size)]
+
+
 def for_each(
     spark: SparkSession,
     items: Sequence[Item],

@@ -85,7 +85,8 @@ class _Running:
                 self._check_digest(step)
 
         if self.events is not None:
-            self.events.write(task.number, self._replay, events_of(self._replay, runs, see))
+            self.events.write(task.number, events_of(self._replay, runs, see))
+            self.events.write_state(task.number, self._replay.machine, {})
         else:
             for step in self._replay.run(runs):
                 see(step)
