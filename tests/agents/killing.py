@@ -49,8 +49,17 @@ BETWEEN = 50
 class Killing:
     """One run; `outcome` tells it to people."""
 
-    def __init__(self, folder: Path, *, kinds: tuple[str, ...], seed: int, clients: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        kinds: tuple[str, ...],
+        seed: int,
+        clients: int,
+        journal_max: int = 8192,
+    ) -> None:
         self._folder = folder
+        self._options = ("--copy-every", "1", "--journal-max", str(journal_max))
         self._kinds = kinds
         self._chance = Random(seed)  # noqa: S311 -- reproducible on purpose
         self._count = clients
@@ -64,7 +73,7 @@ class Killing:
     async def run(self, kills: int) -> None:
         """Kill so often, and judge."""
         code = TIMED + KEEPING["threaded HTTP"]
-        async with RunningProgram(self._folder, code, "--copy-every", "1") as self._program:
+        async with RunningProgram(self._folder, code, *self._options) as self._program:
             port = await self._program.port()
             async with CheckedClients(port, self._count) as self._clients:
                 for number in range(kills):
@@ -162,12 +171,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join(KINDS)}")
     parser.add_argument("--folder", type=Path, help="where journals stay, for the pipeline")
+    parser.add_argument("--journal-max", type=int, default=8192, help="MiB of a replica's journal")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = given.folder or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
         kinds = tuple(given.kinds.split(","))
-        killing = Killing(folder, kinds=kinds, seed=given.seed, clients=given.clients)
+        killing = Killing(
+            folder,
+            kinds=kinds,
+            seed=given.seed,
+            clients=given.clients,
+            journal_max=given.journal_max,
+        )
         try:
             asyncio.run(killing.run(given.kills))
         except TimeoutError as error:

@@ -27,7 +27,20 @@ from coterie.agents.frozen import (
     thaw,
 )
 from coterie.agents.keeping import AppInputs
-from coterie.kernel.claims import Input, Order, OrderKind, OrderRun, PrimaryClaim, Roster
+from coterie.journal.disk import FileDisk
+from coterie.journal.engines.llft import LLFT
+from coterie.journal.format import Sync
+from coterie.journal.keeper import KeeperSettings
+from coterie.journal.writer import JournalSettings
+from coterie.kernel.claims import (
+    NO_CLAIM,
+    Input,
+    Order,
+    OrderKind,
+    OrderRun,
+    PrimaryClaim,
+    Roster,
+)
 from coterie.kernel.records import InputsHeld, OrdersFreed, OrdersKnown
 from coterie.kernel.views import Member
 from coterie.llft.execution import Execution
@@ -36,6 +49,8 @@ from coterie.program.wire import WireKind
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from coterie.journal.engines.llft import LlftFound
+    from coterie.kernel.records import Record
     from coterie.service.operate.control import ProcessSeen
 
 COPIED = """
@@ -154,9 +169,9 @@ def test_what_an_app_did_behind_its_copy_is_no_part_of_it() -> None:
 LIFE = PrimaryClaim(1, 1, Member("r1", 1))
 
 
-def told(number: int, kind: WireKind, conn: str) -> OrdersKnown:
+def told(number: int, kind: WireKind, conn: str, after: PrimaryClaim = LIFE) -> OrdersKnown:
     order = Order(OrderKind.TOLD, 0, kind, conn, b"0 ", 1)
-    run = OrderRun(LIFE, number, [order], LIFE)
+    run = OrderRun(LIFE, number, [order], after)
     return OrdersKnown(group="app@edge", member=Member("edge", 1), at=0, runs=[run])
 
 
@@ -167,13 +182,20 @@ def freed(orders: int) -> OrdersFreed:
     )
 
 
+ANSWERED = InputsHeld(
+    group="app@edge",
+    member=Member("edge", 1),
+    at=0,
+    inputs=[of(1, "listening 77", 0, (8000).to_bytes(4))],
+)
+
+
 def test_ports_outlive_the_orders_that_opened_them() -> None:
     memory = GatewayMemory()
     memory.log.base_claim = LIFE
     memory.log._spans = [(0, LIFE)]
     memory.add(told(1, WireKind.LISTEN, "77"))
-    answer = of(1, "listening 77", 0, (8000).to_bytes(4))
-    memory.add(InputsHeld(group="app@edge", member=Member("edge", 1), at=0, inputs=[answer]))
+    memory.add(ANSWERED)
     memory.add(freed(1))
     assert memory.log.base == 1
     assert list(memory.told) == ["77"]
@@ -195,22 +217,72 @@ def test_a_whole_life_has_everything_and_so_has_the_one_behind_it() -> None:
     assert seen == [0, 3]
 
 
+def test_a_life_begins_with_a_snapshot_and_a_whole_one_with_the_founding(tmp_path: Path) -> None:
+    """A snapshot knows nothing of what was freed before it; a whole life must know all of it."""
+    disk, who = FileDisk(tmp_path), ("app@edge", "edge")
+    LLFT.found(disk, *who)
+    keeping = KeeperSettings(journal=JournalSettings(sync=Sync.NONE), snapshot_bytes=1)
+
+    def live(found: LlftFound, kind: type[GatewayMemory], *turns: Record) -> GatewayMemory:
+        memory = kind.recall(found.chunks(), found.records)
+        keeper = LLFT.open(disk, found, keeping)
+        keeper.checkpoint = memory.checkpoint
+        for turn in turns:
+            keeper.write([turn])
+            memory.add(turn)
+            if work := keeper.housekeeping():
+                work()
+        keeper.close()
+        return memory
+
+    listened = told(1, WireKind.LISTEN, "77", after=NO_CLAIM)
+    live(LLFT.recover_whole(disk, *who), WholeMemory, freed(0), listened, ANSWERED, freed(1))
+    found = LLFT.recover(disk, *who)
+    assert found.snapshot is not None
+    memory = live(found, GatewayMemory)
+    assert (memory.log.base, memory.log.end) == (1, 1)
+    assert list(memory.told) == ["77"]
+    assert memory.answers == {"listening 77": (8000).to_bytes(4)}
+    found = LLFT.recover_whole(disk, *who)
+    assert found.snapshot is None
+    assert live(found, WholeMemory).log.base == 0
+    # It has died before it wrote anything: whoever comes next has no snapshot from before it.
+    assert LLFT.recover(disk, *who).snapshot is None
+    assert live(LLFT.recover_whole(disk, *who), WholeMemory, freed(0)).log.base == 0
+    found = LLFT.recover(disk, *who)
+    assert found.snapshot is not None
+    assert live(found, GatewayMemory).log.base == 0
+
+
 @pytest.mark.slow  # starts real processes, four times
 def test_the_log_is_no_longer_than_since_the_last_copy(tmp_path: Path) -> None:
-    """Agents, the edge and everything are killed or stopped, and go on from where they were."""
+    """Agents, the edge and everything are killed or stopped, and go on from where they were.
+
+    What lies before snapshots goes from the replicas' disks, too, and the edge keeps it.
+    """
     code = TIMED + KEEPING["threaded HTTP"]
+    options = ("--copy-every", "1", "--journal-max", "1")
+    runs = tmp_path / "state" / "coterie" / "app" / "runs"
+
+    def have_trimmed() -> bool:
+        trimmed = {file.parent.name for file in runs.rglob("removed")}
+        return trimmed == {"r1", "r2", "r3"} and any(runs.rglob("edge/snapshots/*"))
+
+    def kept_by(seen: list[ProcessSeen]) -> set[int]:
+        return {int(each.more.get("kept", 0)) for each in seen if each.id != "edge"}
 
     def have_kept(seen: list[ProcessSeen]) -> bool:
-        replicas = [each for each in seen if each.id != "edge"]
-        return all(each.more.get("kept") for each in replicas)
+        return 0 not in kept_by(seen)
 
     async def first() -> int:
-        async with RunningProgram(tmp_path, code, "--copy-every", "1") as program:
+        async with RunningProgram(tmp_path, code, *options) as program:
             port = await program.port()
             async with CheckedClients(port, 8) as clients:
                 await clients.more(1500)
-                seen = await program.until(have_kept)
-                assert len({each.more.get("kept") for each in seen.values()}) <= 3
+                await program.until(lambda seen: have_kept(seen) and have_trimmed())
+                clients.may_ask.clear()  # or copies would come faster than somebody follows
+                seen = await program.until(lambda seen: len(kept_by(seen)) == 1)
+                clients.may_ask.set()
                 [leader] = [each for each in seen.values() if each.role == "primary"]
                 program.kill(leader.pid)
                 seen = await program.when_whole(clients)
@@ -225,7 +297,7 @@ def test_the_log_is_no_longer_than_since_the_last_copy(tmp_path: Path) -> None:
             return max(others.numbers)
 
     async def again(last: int) -> None:
-        async with RunningProgram(tmp_path, code, "--copy-every", "1") as program:
+        async with RunningProgram(tmp_path, code, *options) as program:
             async with CheckedClients(await program.port(), 2) as clients:
                 await clients.more(20)
             assert min(clients.numbers) > last

@@ -94,6 +94,9 @@ class ProgramDeployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     copy_bytes: int = 0
     """After so many bytes of orders a copy of the program is made, and the log before it goes from
     memory; 0 for never. Copies are processes: who joins on another machine cannot use them."""
+    journal_bytes_max: int = 8 << 30
+    """Behind a copy the oldest part of a replica's journal goes while it is longer; the edge keeps
+    all of its own."""
     tls: EdgeCertificate | None = None
     """With these the edge speaks TLS to clients, at every port; the program sees plain text."""
     sync: Sync = Sync.NONE
@@ -211,7 +214,8 @@ def _problem_with(deployment: ProgramDeployment) -> str:
     for name in (deployment.name, *deployment.replicas):
         if not NAME.fullmatch(name):
             return f"{name!r} is no name: use letters, digits, dots and hyphens"
-    if not (0 <= deployment.founded < _NEVER and 0 <= deployment.copy_bytes < _NEVER):
+    numbers = deployment.founded, deployment.copy_bytes, deployment.journal_bytes_max
+    if not all(0 <= each < _NEVER for each in numbers):
         return "times and sizes are not below zero, nor beyond what can be counted"
     if deployment.secret and len(deployment.secret.encode()) < SECRET_BYTES_MIN:
         return f"its secret is shorter than {SECRET_BYTES_MIN} bytes"

@@ -5,15 +5,19 @@ are needed for as long as the program runs: what it listens at, and the ports th
 
 Copies do not outlive their machine, nor `coterie stop`. But what has gone from memory is still in
 the journal: the first life of a gateway after such an end is *whole*, it remembers everything from
-the founding on, and replicas that have nothing begin there.
+the founding on, and replicas that have nothing begin there. Snapshots of lives before it are of no
+use from there on: it removes them (`LlftJournal.recover_whole`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+import msgspec
+
 from coterie.agents.app import LISTENING
-from coterie.kernel.claims import OrderKind
+from coterie.kernel.claims import Order, OrderKind
+from coterie.kernel.decoding import Decoder
 from coterie.kernel.records import InputsHeld, OrdersFreed, OrdersKnown
 from coterie.llft.memory import EdgeMemory
 from coterie.llft.orders import each_order
@@ -22,8 +26,20 @@ from coterie.program.wire import WireKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coterie.kernel.claims import Order
     from coterie.kernel.records import Record
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class StoredGateway(msgspec.Struct, frozen=True, array_like=True):
+    """A gateway's memory, in a snapshot."""
+
+    edge: bytes
+    told: dict[str, Order]
+    answers: dict[str, bytes]
+
+
+_decode = Decoder(StoredGateway).decode
 
 
 class GatewayMemory(EdgeMemory):
@@ -59,6 +75,16 @@ class GatewayMemory(EdgeMemory):
             case _:
                 pass
         super().add(record)
+
+    def encoded(self) -> bytes:
+        """Give everything."""
+        return _encode(StoredGateway(super().encoded(), self.told, self.answers))
+
+    def restore(self, body: bytes) -> None:
+        """Become what `encoded` gave."""
+        found = _decode(body)
+        super().restore(found.edge)
+        self.told, self.answers = found.told, found.answers
 
     def _note(self, order: Order) -> None:
         if order.kind is not OrderKind.TOLD:

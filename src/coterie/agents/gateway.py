@@ -26,6 +26,7 @@ from coterie.agents.app import (
 )
 from coterie.agents.edge_memory import GatewayMemory, WholeMemory
 from coterie.agents.living import LlftLife
+from coterie.journal.engines.llft import LLFT
 from coterie.kernel.claims import OrderKind
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Layer
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from coterie.agents.deployment import ProgramDeployment
+    from coterie.journal.disk import FileDisk
+    from coterie.journal.engines.llft import LlftFound
     from coterie.kernel.claims import Order
     from coterie.kernel.layers import Context
     from coterie.kernel.views import Member
@@ -52,6 +55,8 @@ _WAITING_MAX = 64 << 10
 BACKLOG_MAX = 100
 """So many are let in before any of them is looked at; as many descriptors are kept free of clients
 (`coterie.runtime.descriptors`)."""
+REOPEN_SECONDS = 0.5
+"""How often a port of an earlier life is tried again while another process has it."""
 _VALUE_BYTES_MAX = 20
 _CONN_FIRST = 16
 OWN = ("1", "2", SIGNALS)
@@ -237,12 +242,20 @@ class Gateway(LlftLife):
         """The status with which the program has exited."""
         self._clients: dict[str, _Client] = {}
         self._servers: dict[int, asyncio.Server] = {}
+        self._wanted: set[int] = set()
+        """Listeners that the program has not closed."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_conn = _CONN_FIRST
         self._effects: list[Callable[[], None]] = []
         self.blocked: set[_Client] = set()
         self.turned_away = 0
         """How many clients were, as hardly any descriptors were left."""
+
+    def recover(self, disk: FileDisk) -> LlftFound:
+        """Read what earlier lives left; all of it, if this one is to be whole."""
+        if self.memory_kind is WholeMemory:
+            return LLFT.recover_whole(disk, self.group, self.id)
+        return super().recover(disk)
 
     def build(self, context: Context, memory: GatewayMemory) -> Replica:
         """Build the edge; the ports that the program listens at are opened again."""
@@ -418,9 +431,9 @@ class Gateway(LlftLife):
 
     async def _open(self, listener: int, port: int, words: str) -> None:
         backlog, _, host = words.partition(" ")
-        server = self._servers.get(listener)
-        if server is None:
-            known = self._known_port(listener)
+        known, has_told = self._known_port(listener), False
+        self._wanted.add(listener)
+        while listener not in self._servers:
             try:
                 server = await asyncio.get_running_loop().create_server(
                     lambda: _Client(self, listener),
@@ -430,16 +443,24 @@ class Gateway(LlftLife):
                     ssl=self._tls,
                 )
             except OSError as error:
+                if not has_told:
+                    self._say("no port", {"port": known or port, "reason": str(error.strerror)})
+                if known and error.errno == errno.EADDRINUSE:
+                    # The program has it by its own account, so it cannot be told that it has not.
+                    has_told = True
+                    await asyncio.sleep(REOPEN_SECONDS)
+                    if listener in self._wanted:
+                        continue
+                    return
                 number = error.errno if (error.errno or 0) > 0 else errno.EADDRNOTAVAIL
                 self._answer(listener, -int(number or errno.EADDRINUSE))
-                self._say("no port", {"port": known or port, "reason": str(error.strerror)})
                 return
             except (ValueError, OverflowError) as error:  # no such host, port or backlog can be
                 self._answer(listener, -errno.EINVAL)
                 self._say("no port", {"port": known or port, "reason": str(error)})
                 return
             self._servers[listener] = server
-        port = server.sockets[0].getsockname()[1]
+        port = self._servers[listener].sockets[0].getsockname()[1]
         self._say("listens", {"port": port})
         self._answer(listener, port)
 
@@ -453,7 +474,10 @@ class Gateway(LlftLife):
 
     def _deafen(self, conn: str) -> None:
         number = number_of(conn)
-        server = None if number is None else self._servers.pop(number, None)
+        if number is None:
+            return
+        self._wanted.discard(number)
+        server = self._servers.pop(number, None)
         if server is not None:
             server.close()
 

@@ -127,6 +127,8 @@ class _WatchedMember:
         self._has_diverged = False
         self._lives = 0
         self._seen: dict[str, Any] = {}
+        self._has_begun = False
+        """Whether a life of it has taken turns, and put on record what it began with."""
         self._reason = ""
         self._was_of_use = False
 
@@ -211,7 +213,7 @@ class _WatchedMember:
                 *(sys.executable, "-m", "coterie.cli", "program", "member"),
                 *("--config", str(supervisor.folder / FILE), "--id", self.id),
                 *("--control", str(theirs.fileno())),
-                *(["--again"] if self._lives > 1 else []),
+                *(["--again"] if self._has_begun else []),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=None if self.id == EDGE_ID else 2,
                 pass_fds=(theirs.fileno(),),
@@ -236,7 +238,7 @@ class _WatchedMember:
 
     def _on_event(self, name: str, event: dict[str, Any]) -> None:
         if name == "seen":
-            self._seen = event
+            self._seen, self._has_begun = event, True
             self._was_of_use = self._was_of_use or self.id == EDGE_ID or bool(event.get("whole"))
             return
         if name == "exited":

@@ -101,18 +101,19 @@ def _ask(client: http.client.HTTPConnection) -> float:
 
 
 def _leader(state: Path, server: subprocess.Popen[bytes]) -> ProcessSeen:
-    """Wait until all replicas have the state; give the one that leads."""
+    """Wait until the port is open and all replicas have the state; give the one that leads."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if server.poll() is not None:
             raise ProgramDemoFailed(f"`coterie program run` ended with status {server.returncode}")
         try:
-            seen = [each for each in give_order(state, Look()).processes if each.id != "edge"]
+            edge, *seen = give_order(state, Look()).processes
         except CoterieError:
-            seen = []
+            time.sleep(0.1)
+            continue
         leaders = [each for each in seen if each.role == "primary"]
         is_whole = all(each.more.get("whole") and each.more.get("app") for each in seen)
-        if len(leaders) == 1 and is_whole:
+        if len(leaders) == 1 and is_whole and edge.more.get("ports"):
             return leaders[0]
         time.sleep(0.1)
     raise ProgramDemoFailed("the replicas do not come together")

@@ -111,6 +111,14 @@ def _add_promises(running: argparse.ArgumentParser, *, copy_every: int) -> None:
         f" (default: {copy_every})",
     )
     running.add_argument(
+        "--journal-max",
+        type=int,
+        default=8192,
+        metavar="MIB",
+        help="behind a copy, the oldest part of a replica's journal is removed while it is longer;"
+        " the edge's journal stays whole (default: 8192)",
+    )
+    running.add_argument(
         "--guard",
         choices=("quorum", "none"),
         default="quorum",

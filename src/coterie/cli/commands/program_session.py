@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ from coterie.runtime.address import parse_address
 from coterie.runtime.local_groups import state_folder
 from coterie.runtime.loop import run as run_loop
 from coterie.service.folder import FolderTaken
+from coterie.service.operate.founding import free_port
 from coterie.service.state_folder import check_name
 
 if TYPE_CHECKING:
@@ -148,8 +149,8 @@ def _deployment(
                 f" {' '.join(known.command.words)}. For another program choose another --name"
             )
         return known
-    if args.copy_every < 0:
-        raise UsageError("--copy-every is a number of MiB, or 0")
+    if min(args.copy_every, args.journal_max) < 0:
+        raise UsageError("--copy-every and --journal-max are numbers of MiB, or 0")
     if not 1 <= args.replicas <= REPLICAS_MAX:
         raise UsageError(f"--replicas is from 1 to {REPLICAS_MAX}")
     founded = time.time_ns()
@@ -190,6 +191,7 @@ def _found(
         secret=token_hex(32),
         sync=Sync(args.sync),
         copy_bytes=args.copy_every << 20,
+        journal_bytes_max=args.journal_max << 20,
         tls=_tls(args),
         allow_connect=[str(parse_address(each)) for each in args.allow_connect],
     )
@@ -207,15 +209,9 @@ def _tls(args: argparse.Namespace) -> EdgeCertificate | None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Choose ports that nobody uses; held together, so that all differ."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in held]
-    finally:
-        for each in held:
-            each.close()
+    """Choose ports that nobody uses, nor is given while their processes are down."""
+    with ExitStack() as held:
+        return [free_port(held) for _ in range(count)]
 
 
 async def _supervise(folder: Path, deployment: ProgramDeployment) -> int:

@@ -81,13 +81,13 @@ class _Recovering(ReadingBack[LlftHistory]):
     def begin_at(self, base: Snapshot | None) -> LlftHistory:
         return LlftHistory(base)
 
-    def recover(self, incarnation_min: int) -> LlftFound:
+    def recover(self, incarnation_min: int, *, is_whole: bool = False) -> LlftFound:
         """Read the journal back, and judge whether anything is lost that others rest on."""
         stable = self.stable
         who = f"{self.replica} of {self.group}"
         if not LLFT.owns(stable.values):
             raise WrongJournal(f"{who} has another engine by its journal: it cannot be changed")
-        history, stages = self.read_back()
+        history, stages = self._read_from(None) if is_whole else self.read_back()
         lost = self._what_is_lost(history)
         if lost and self.group.endswith(EDGE):
             raise WrongJournal(
@@ -109,8 +109,11 @@ class _Recovering(ReadingBack[LlftHistory]):
             findings=tuple(self.findings),
             end=self.end,
             unsynced=tuple(file.path for stage in stages for file in stage.segments),
-            useless=self.useless(history.base),
+            useless=self._all_snapshots() if is_whole else self.useless(history.base),
         )
+
+    def _all_snapshots(self) -> tuple[str, ...]:
+        return tuple(each.path for each in self.snapshots.all)
 
     def _what_is_lost(self, history: LlftHistory) -> str:
         """Say what is missing, in words; nothing if nothing is."""
@@ -153,6 +156,13 @@ class LlftJournal(JournalFamily):
     ) -> LlftFound:
         del configuration  # rosters are in the orders
         return _Recovering(disk, group, replica).recover(incarnation_min)
+
+    def recover_whole(self, disk: Disk, group: str, replica: str) -> LlftFound:
+        """Read everything, whatever snapshots there are; the life that begins with it has none.
+
+        For an edge that must remember what it had freed: no snapshot holds that.
+        """
+        return _Recovering(disk, group, replica).recover(1, is_whole=True)
 
 
 LLFT = LlftJournal()
