@@ -12,7 +12,7 @@ from coterie.simulation.engines.vsr.modules import Bank, encode
 from coterie.vsr.calls.executor import ObjectAccess, Running
 from coterie.vsr.calls.messages import CallRequest, Commit, Elsewhere, EndTransaction
 from coterie.vsr.commit.events import CompletedCall, ObjectWritten
-from coterie.vsr.commit.psets import Aid, CallsProgress
+from coterie.vsr.commit.psets import Aid, CallsProgress, is_of, number_for
 from coterie.vsr.commit.server import Server
 from coterie.vsr.objects.group_state import Ended, GroupState
 
@@ -198,3 +198,23 @@ def test_more_commits_under_way_than_ends_are_remembered_are_kept() -> None:
         ended = Ended(committed=True, vs=Viewstamp(view, number))
         state._end(aid, ended)
     assert len(state.ended) == 4
+
+
+def test_nobody_calls_in_the_transaction_of_another_client() -> None:
+    """A wrong method under the name of a client's next call was what that client was answered."""
+    mine, theirs = "@0000001.aa", "@0000002.aa"
+    aid = Aid(EU, ViewId(1, "a", 1), number_for(mine, 1))
+    assert is_of(aid, mine)
+    assert is_of(aid, "@0000001.bb"), "another program of the same client"
+    assert is_of(aid, "a"), "a replica, for a call of that transaction"
+    assert not is_of(aid, theirs)
+    assert not is_of(Aid(EU, ViewId(1, "a", 1), number_for("@x", 1)), "@y")
+    assert is_of(Aid(EU, ViewId(1, "a", 1), 1), theirs), "an earlier release began it"
+    assert number_for(theirs, 2) > number_for(mine, 1), "they stay in their order"
+
+    world = BankWorld()
+    server = server_of(world, US)
+    view, arguments = server.cohort.cur_viewid, encode(["ada", 1])
+    call = CallRequest(theirs, view, aid, "1", "deposit", arguments, (), CallsProgress(1))
+    with pytest.raises(BadMessage, match="another client began"):
+        server.receive(Member(theirs, 1), call)

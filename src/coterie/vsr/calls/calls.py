@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coterie.kernel.errors import BadMessage
 from coterie.vsr.calls.executor import Completion, Nested
 from coterie.vsr.calls.messages import CallRefused, CallReply, WaitsFor
 from coterie.vsr.calls.primary_requests import UnknownGroup
 from coterie.vsr.calls.remote import NotRun, RemoteCalls
 from coterie.vsr.calls.running import Blocked, RunningCall
 from coterie.vsr.commit.events import CallsGivenUp, CompletedCall, decode_event, encode_event
-from coterie.vsr.commit.psets import Pair, is_within, number_of, participants
+from coterie.vsr.commit.psets import Pair, is_of, is_within, number_of, participants
 from coterie.vsr.objects.group_state import TransactionInProgress
 from coterie.vsr.objects.locks import LockOwner, LockTable, Mode
 
@@ -81,6 +82,8 @@ class CallsInProgress:
     def on_call(self, caller: Member, message: CallRequest) -> None:
         """Take a call that is for this view."""
         number_of(message.call)
+        if not is_of(message.aid, caller.id):
+            raise BadMessage("a call in a transaction that another client began")
         aid, id = message.aid, (message.aid, message.call)
         if self._server.has_ended(aid):
             self._refuse(caller, message, "the transaction has ended")

@@ -23,7 +23,7 @@ from coterie.vsr.calls.messages import (
     TransactionEnded,
 )
 from coterie.vsr.commit.events import Aborted, Committing, DecisionKnown, GroupCalls
-from coterie.vsr.commit.psets import Aid, of_group, participants
+from coterie.vsr.commit.psets import Aid, number_for, of_group, participants
 
 if TYPE_CHECKING:
     from coterie.kernel.clock import Instant
@@ -126,7 +126,8 @@ class Coordinator:
             self._context.count("vsr.begins_refused")
             return
         self._count += 1
-        aid = Aid(self._server.group, self._server.cohort.cur_viewid, self._count)
+        number = number_for(sender.id, self._count)
+        aid = Aid(self._server.group, self._server.cohort.cur_viewid, number)
         self._active[aid] = _Client(sender, message.actor, self._context.now)
         self._server.send(
             sender, message.actor, TransactionBegun(self._server.group, message.number, aid)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,6 +52,35 @@ class Pair(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
 
 
 Pset = tuple[Pair, ...]
+
+
+_OWNER_BITS = 28
+_OWNER = (1 << _OWNER_BITS) - 1
+_CREDENTIAL = re.compile(r"@([0-9a-f]{7})\.")
+"""How the names begin of clients that have a credential (`coterie.protocol.messages`)."""
+
+
+def number_for(client: str, count: int) -> int:
+    """Give the number of the transaction that a client is the next to begin.
+
+    That of a guest says whose it is, so that groups which only take part know it as well; those
+    that came earlier have smaller numbers still.
+    """
+    return count << _OWNER_BITS | _owner_of(client) if client.startswith("@") else count
+
+
+def is_of(aid: Aid, client: str) -> bool:
+    """Say whether a client may speak in a transaction; a number without an owner is anybody's."""
+    owner = aid.number & _OWNER if aid.number > _OWNER else None
+    return owner is None or not client.startswith("@") or owner == _owner_of(client)
+
+
+def _owner_of(client: str) -> int:
+    # Who has a credential cannot be called as somebody with another one is: the port sees to that.
+    named = _CREDENTIAL.match(client)
+    if named is not None:
+        return int(named[1], 16)
+    return int.from_bytes(blake2b(client.encode(), digest_size=4).digest()) & _OWNER
 
 
 def of_group(pset: Iterable[Pair], group: str) -> tuple[Viewstamp, ...]:
