@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeVar
 from unittest import mock
 
@@ -64,9 +63,8 @@ class IdleLoop(asyncio.SelectorEventLoop):
 def run(main: Coroutine[object, object, T]) -> T:
     """Run *main* to its end, as `asyncio.run` does; what it hosts has the clock of the loop."""
     loop = IdleLoop()
-    clock = SimpleNamespace(monotonic_ns=lambda: int(loop.time() * 1e9))
     with (
-        mock.patch.object(driver, "time", clock),
+        mock.patch.object(driver, "monotonic_ns", lambda: int(loop.time() * 1e9)),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
         return runner.run(main)
