@@ -55,7 +55,7 @@ class _Gateway(Gateway):
 
     def __init__(self) -> None:
         self._clients, self._servers, self._effects = {}, {}, []
-        self._tasks, self.blocked = set(), set()
+        self._tasks, self.blocked, self._wanted = set(), set(), set()
         self.turned_away, self._ports, self._tls = 0, {}, None
         self.ended = asyncio.get_running_loop().create_future()
         self._say = lambda *_: None
