@@ -63,8 +63,12 @@ class IdleLoop(asyncio.SelectorEventLoop):
 def run(main: Coroutine[object, object, T]) -> T:
     """Run *main* to its end, as `asyncio.run` does; what it hosts has the clock of the loop."""
     loop = IdleLoop()
+
+    def now() -> int:
+        return int(loop.time() * 1e9)
+
     with (
-        mock.patch.object(driver, "monotonic_ns", lambda: int(loop.time() * 1e9)),
+        mock.patch.object(driver, "monotonic_ns", now),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
         return runner.run(main)
