@@ -150,7 +150,10 @@ class ManagedMachines:
     # ---- processes
 
     def start(self, host: str, what: str, *command: str) -> None:
-        """Start something on a host; what it says is in a file."""
+        """Start something on a host once its last life is over; what it says is in a file."""
+        before = self.processes.pop((host, what), None)
+        if before is not None:
+            before.wait(timeout=PATIENCE)
         with (self.folder / f"{host}.{what}.log").open("ab") as log:
             self.processes[host, what] = subprocess.Popen(
                 self.network.inside(host, *command), stdout=log, stderr=log
