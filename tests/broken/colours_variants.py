@@ -282,6 +282,19 @@ class ChangesAtOnce(Colours):
             self.prim = Component(self.prim.index, self.prim.attempt, members)
 
 
+class _LeavesOut(Judge):
+    def compute(self, states: Mapping[Member, State], configuration: Configuration) -> Knowledge:
+        known = super().compute(states, configuration)
+        slow = self.slow(states, known.green_end) if known.is_quorum else []
+        return known._replace(left_out=slow)
+
+
+class LeavesOutWhoIsNeeded(Colours):
+    """Goes on without who needs a whole state, although the rest are no quorum."""
+
+    judge = _LeavesOut()
+
+
 class LivesGoTooSoon(Colours):
     """Takes lives that are over out of what is said although somebody is missing."""
 
@@ -405,6 +418,7 @@ COLOURS_BROKEN: tuple[BrokenColours | BrokenOnce, ...] = (
     BrokenColours(LeaversVoteOffRecord, LOST, (*CUTS, "remove", "replace"), first_seed=11),
     BrokenColours(ChangesAtOnce, LOST, (*CUTS, "remove", "replace")),
     BrokenColours(LivesGoTooSoon, ("nothing of past lives is left", *LOST), trial=_TrialOfLives),
+    BrokenColours(LeavesOutWhoIsNeeded, LOST, CUTS, first_seed=6),
     BrokenOnce(_AppliedAgain),
     BrokenOnce(_NothingApplied),
 )

@@ -19,15 +19,16 @@ A, B, C, D, E = (Member(id, 1) for id in "abcde")
 ATTEMPT = Vulnerable(1, SECOND, ABC, ())
 
 
-def state(
+def state(  # noqa: PLR0913 -- all by name
     prim: Component = PRIM,
     *,
     green: int = 0,
     vulnerable: Vulnerable | None = None,
     yellow: Yellow | None = None,
     is_zombie: bool = False,
+    start: int = 0,
 ) -> State:
-    return State(VIEW, 0, [], green, [], prim, vulnerable, yellow, is_zombie, 0)
+    return State(VIEW, 0, [], green, [], prim, vulnerable, yellow, is_zombie, 0, start=start)
 
 
 def together(configuration: tuple[str, ...] = ABC, **states: State) -> Knowledge:
@@ -192,6 +193,18 @@ def test_a_majority_of_the_configuration_is_not_needed() -> None:
     everybody = ("a", "b", "c", "d", "e")
     assert together(everybody, a=state(few), b=state(few)).is_quorum
     assert not together(everybody, c=state(few), d=state(few), e=state(few)).is_quorum
+
+
+def test_who_needs_a_whole_state_is_left_out_if_the_others_are_a_quorum() -> None:
+    full, late = state(green=9, start=5), state(green=4)
+    assert together(a=full, b=full, c=late).left_out == ["c"]
+    # Nobody else is left out, and not who is needed, or was left out in the view before.
+    assert together(a=full, b=full, c=state(green=5)).left_out == []
+    assert together(a=full, b=late, c=late).left_out == []
+    assert together(a=full, b=replace(full, primary_min=3), c=late).left_out == []
+    assert together(a=full, b=full, c=replace(late, was_left_out=True)).left_out == []
+    # Nor where anybody keeps what it lacks.
+    assert together(a=full, b=state(green=9, start=4), c=late).left_out == []
 
 
 def test_an_operator_s_word_makes_a_majority_a_quorum() -> None:

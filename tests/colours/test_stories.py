@@ -301,6 +301,83 @@ def test_a_laggard_is_given_the_state_where_actions_are_discarded() -> None:
     group.check()
 
 
+@pytest.mark.parametrize("stack", STACKS)
+def test_nobody_waits_for_a_member_that_needs_a_whole_state(
+    stack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It follows when it has it; the others answer meanwhile, in the same view."""
+    group = make_group("abc", stack=stack, history_bytes=20)
+    cut(group, "ab", "c")
+    for number in range(30):
+        group["a"].propose(b"%d" % number)
+    group["c"].propose(b"red all the while")
+    group.run(seconds(1))
+    with monkeypatch.context() as patched:
+        for id in "ab":
+            patched.setattr(group.engine(id), "_give_chunks", lambda: None)
+        group.heal()
+        until(group, lambda: group.engine("a").is_with("abc"), "all are in touch")
+        until(group, lambda: is_primary(group, "a"), "who has the actions goes on")
+        assert group.engine("a").prim.members == ("a", "b")
+        assert greens(group)[-1] == "c:1"
+        group["b"].propose(b"meanwhile")
+        group["c"].propose(b"in the same view")
+        group.run(seconds(1))
+        assert greens(group)[-1] == "b:1"
+        assert not is_primary(group, "c")
+    group.run(seconds(1))
+    merge(group)
+    assert group.engine("a").prim.members == ("a", "b", "c")
+    assert greens(group)[-1] == "c:2"
+    group.check()
+
+
+def test_what_is_known_of_a_lost_disk_does_not_bring_it_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who has the state says so in this view; its old line would renew one view after another."""
+    group = make_group("abc", history_bytes=20)
+    for number in range(30):
+        group["a"].propose(b"%d" % number)
+    group.run(seconds(1))
+    cut(group, "ab", "c")
+    merge(group)
+    assert group.engine("a").lines == {"a": 30, "b": 30, "c": 30}
+    group["c"].replace_machine()
+    until_parts(group, "ab")
+    with monkeypatch.context() as patched:
+        for id in "ab":
+            patched.setattr(group.engine(id), "_give_chunks", lambda: None)
+        group["c"].start()
+        until(group, lambda: group.engine("a").is_with("abc"), "all are in touch")
+        until(group, lambda: is_primary(group, "a"), "who has the actions goes on")
+        place = group["a"].place
+        group.run(seconds(1))
+        assert group["a"].place == place
+    merge(group)
+    assert group.engine("a").prim.members == ("a", "b", "c")
+    group.check()
+
+
+def test_who_was_left_out_once_is_waited_for() -> None:
+    """Under load, with little kept, it could be late every time."""
+    group = make_group("abc", history_bytes=20)
+    cut(group, "ab", "c")
+    for number in range(30):
+        group["a"].propose(b"%d" % number)
+    group.run(seconds(1))
+    group.heal()
+    for _ in range(500):
+        group["a"].propose(bytes(50))  # more than is kept
+        group.run(milliseconds(1))
+        if is_primary(group, "c"):
+            break
+    assert is_primary(group, "c")
+    assert group.engine("a").prim.members == ("a", "b", "c")
+    merge(group)
+    group.check()
+
+
 def test_where_a_lost_disk_blocks_the_group_an_operator_s_word_goes_on() -> None:
     group = make_group("abc")
     group["a"].propose(b"x")

@@ -99,6 +99,8 @@ class ColoursTracker:
         self._prims: dict[int, Component] = {0: no_component(configuration.members)}
         self._attempts: dict[ViewId, Attempt] = {}
         self._exchanges: dict[ViewId, Said] = {}
+        self._aside: dict[ViewId, set[str]] = {}
+        """Who found, after the exchange of a view, that it is not in a primary component."""
         self._digests: dict[int, tuple[bytes, str]] = {}
         self.greens_at: dict[int, int] = {}
         self.components = 0
@@ -456,6 +458,13 @@ class ColoursTracker:
         if record.member.id not in {*now.members, *now.before}:
             return  # a learner: others go on without it
         sound = [each.id for each in server.members if not self._servers[each.id].is_zombie]
+        aside = self._aside.setdefault(record.view, set())
+        aside.add(record.member.id)
+        rest = [each.id for each in server.members if each.id not in aside]
+        if _has_quorum(prim, [id for id in rest if id in sound]) and (
+            sum(id in now.members for id in rest) >= self._least_of(now)
+        ):
+            return  # the others can go on without it, or one of them will be the last to stay out
         knows = any(each.prim == prim for each in members) or prim.index == 0
         doubting = any(
             each.doubt is not None and not self._is_over(each, members) for each in members

@@ -52,6 +52,8 @@ class ActionExchange:
         log = queue.log
         if log.end < known.green_end:
             donors = _turned([member for member in known.holders if member != me], turn)
+            # Whoever keeps what we lack gives less than a whole state.
+            donors.sort(key=lambda member: states[member].start > log.end)
             self.transfer = Transfer(donors, log.end, known.green_end, log.mark(log.end))
 
     @property

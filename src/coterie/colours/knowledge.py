@@ -56,6 +56,8 @@ class Knowledge(NamedTuple):
     """Whose green actions an operator gave up: others go on without them."""
     is_by_hand: bool
     """Whether an operator's word makes them a quorum."""
+    left_out: list[ReplicaId]
+    """Who needs a whole state, and is not waited for: the others are a quorum without it."""
 
 
 class Judge:
@@ -81,6 +83,19 @@ class Judge:
         members = set(here).intersection(configuration.members)
         least = self.least(states, configuration)
         strays = self.strays(states, green_end)
+        is_quorum = not strays and (
+            configuration.is_quorum(set(here))
+            if is_by_hand
+            else len(members) >= least
+            and not records
+            and (
+                self.is_quorum(prim, [member.id for member in sound])
+                or self.is_everybody(states, sound, configuration, least)
+            )
+        )
+        slow = self.slow(states, green_end) if is_quorum and not is_by_hand else []
+        rest = [member.id for member in sound if member.id not in slow]
+        is_enough = len(members.difference(slow)) >= least and self.is_quorum(prim, rest)
         return Knowledge(
             prim=prim,
             yellow=self.yellow(sound, prim, green_end),
@@ -90,21 +105,12 @@ class Judge:
             holders=[m for m, state in states.items() if state.green_end == green_end],
             lines=lines,
             time=max(state.time for state in states.values()),
-            is_quorum=not strays
-            and (
-                configuration.is_quorum(set(here))
-                if is_by_hand
-                else len(members) >= least
-                and not records
-                and (
-                    self.is_quorum(prim, [member.id for member in sound])
-                    or self.is_everybody(states, sound, configuration, least)
-                )
-            ),
+            is_quorum=is_quorum,
             least=least,
             strays=strays,
             given_up=given_up,
             is_by_hand=is_by_hand,
+            left_out=slow if is_enough else [],
         )
 
     def counts(self, state: State) -> bool:
@@ -209,6 +215,18 @@ class Judge:
         """
         asked = max(state.primary_min for state in states.values())
         return min(asked, len(configuration.members))
+
+    def slow(self, states: Mapping[Member, State], green_end: int) -> list[ReplicaId]:
+        """Give who lacks green actions that nobody keeps any more, so that it needs a whole state.
+
+        Whoever was left out once already is waited for: under load it could be late every time.
+        """
+        start = min(state.start for state in states.values() if state.green_end == green_end)
+        return [
+            member.id
+            for member, state in states.items()
+            if state.green_end < start and not state.was_left_out
+        ]
 
     def strays(self, states: Mapping[Member, State], green_end: int) -> list[ReplicaId]:
         """Give who has made other actions green than most of those that came as far.

@@ -108,6 +108,8 @@ class Colours(Members):
         """Whether an operator said a moment ago that what is known here counts."""
         self._donor = Donor(self.queue.log, self._state, context.settings.packet_bytes_max)
         self._round = 0
+        self._follows = False
+        """Whether others have begun a component in this view, and we have what they began with."""
         self._begin_exchange()
 
     def _begin_exchange(self) -> None:
@@ -125,6 +127,8 @@ class Colours(Members):
     def view(self, view: View) -> None:
         self._view = view
         self._round = self._proposed = 0
+        self.was_left_out, self._follows = self._follows, False
+        self._said.clear()
         self._unsent.clear()
         self._view_ended()
         self._exchange_states()
@@ -191,6 +195,8 @@ class Colours(Members):
             self.context.settings.primary_min,
             queue.log.mark(queue.log.end),
             self.words,
+            queue.log.start,
+            self.was_left_out,
         )
 
     def transitional(self, view: ViewId, members: tuple[Member, ...]) -> None:
@@ -339,7 +345,7 @@ class Colours(Members):
         transfer = exchange.transfer
         if transfer is not None and transfer.is_complete:
             self._adopt()
-        if self._holds_union(exchange):
+        if self._holds_union(exchange) and not self._others_went_on:
             self._union_held()
         elif exchange.has_greens and self._is_left_out():
             self._follow()
@@ -428,23 +434,33 @@ class Colours(Members):
         """
         known = self._knowledge
         assert known is not None, "something was decided"
-        if self.configuration.number != self._view.configuration.number:
+        is_changed = self.configuration.number != self._view.configuration.number
+        if is_changed and not self._others_went_on:
             known = self._knowledge = self.judge.compute(self._states, self.configuration)
         return known
 
     def _who_attempts(self, known: Knowledge) -> tuple[ReplicaId, ...]:
-        """Give who is to be ready for a component now; nobody where there can be none."""
-        participants = self._participants(without=known.given_up)
+        """Give who is to be ready for a component now; nobody where there can be none.
+
+        Not who needs a whole state, where the others are a quorum without it: they go on meanwhile.
+        """
+        participants = self._participants(without=(*known.given_up, *known.left_out))
         is_large = len(self._component_of(participants)) >= known.least
         return participants if known.is_quorum and is_large else ()
 
+    @property
+    def _others_went_on(self) -> bool:
+        """Whether more is green here than in the exchange: others have their component already."""
+        known = self._knowledge
+        return known is not None and self.green_end > known.green_end
+
     def _is_left_out(self) -> bool:
-        """Say whether others attempt a component, and do not wait for this learner.
+        """Say whether others attempt a component, and do not wait for this server.
 
         Then what is red in the exchange may be green there by now, and nobody gives it as red.
         """
         participants = self._who_attempts(self._recount())
-        return bool(participants) and self.me.id not in participants
+        return self._others_went_on or (bool(participants) and self.me.id not in participants)
 
     def _follow(self) -> None:
         """Say that the green actions are here: those who take part may have us now.
@@ -453,7 +469,8 @@ class Colours(Members):
         """
         self.context.cancel_timer("exchange")
         self._exchange = None
-        self._enter(S.NON_PRIM, "it is a learner")
+        self._follows = True
+        self._enter(S.NON_PRIM, "others have gone on, and take it in with the next view")
         self._cast(GreenLine(self.green_end))
 
     def _apply(self, known: Knowledge) -> None:

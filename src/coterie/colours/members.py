@@ -32,9 +32,11 @@ from coterie.kernel.errors import BacklogFull, Refused
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from coterie.kernel.layers import Context
     from coterie.kernel.views import (
         ChangedConfiguration,
         Configuration,
+        Member,
         ReplicaAddresses,
         ReplicaId,
         View,
@@ -55,6 +57,11 @@ class Members(Marking):
     """The view in which it was last looked whether many lives are over."""
     _installed_at = 0
     """How many actions were green before it was."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._said: dict[ReplicaId, int] = {}
+        """How far members have said that they are, in the present view."""
 
     @property
     def configuration(self) -> Configuration:
@@ -117,25 +124,40 @@ class Members(Marking):
             # Not here: we are in the middle of a delivery, and nothing is reported after the end.
             self.context.set_timer("removed", Duration(0), self.below.leave)
 
+    def _on_line(self, sender: Member, position: int) -> None:
+        super()._on_line(sender, position)
+        self._said[sender.id] = position
+
+    def _is_somebody_back(self, now: Configuration) -> bool:
+        """Say whether a member that was left out, because it needed a whole state, has it now.
+
+        It must have said so in this view: what is known of it may be of a disk that it has lost.
+        """
+        return any(
+            id in now.members and id not in self.prim.members and at >= self._installed_at
+            for id, at in self._said.items()
+        )
+
     def _advance(self) -> None:
         """Take the next step of a change, if one is due and it is up to us."""
         now = self.configuration
         if self.state is not S.REG_PRIM:
             return
-        if not (now.before or now.learners):
+        is_somebody_back = self._is_somebody_back(now)
+        if not (now.before or now.learners or is_somebody_back):
             self._let_lives_go(now)
             return
         is_up_to_us = self.me.id == self.prim.members[0]
         if not is_up_to_us or self._proposed > now.number or self.below.is_stopped:
             return
         try:
-            if not now.before:
-                self._promote(now)
-            elif self._installed_with < now.number:
+            if is_somebody_back or (now.before and self._installed_with < now.number):
                 self._proposed = now.number + 1  # once a view
                 self._cast(Again(self._view.id))
-            else:
+            elif now.before:
                 self._reconfigure(left(now))
+            else:
+                self._promote(now)
         except BacklogFull:
             self._proposed = 0
 

@@ -58,6 +58,10 @@ class State(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
     """Names which actions are green here (`coterie.replication.log.Log.mark`)."""
     words: tuple[Word, ...] = ()
     """Those of operators on which what is green here rests."""
+    start: int = 0
+    """From which position on green actions are kept here for others; before it, only a state."""
+    was_left_out: bool = False
+    """Whether others began a component in the view before without waiting for this server."""
 
 
 class Cpc(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):

@@ -76,6 +76,8 @@ class ReplicationServer(EngineLayer):
         """Whether the disk was lost, and we have not been in a primary component since."""
         self.words: tuple[Word, ...] = ()
         """The words of operators on which what is green here rests."""
+        self.was_left_out = False
+        """Whether others began a component in the view before without waiting for us."""
         self.is_given_up = False
         """Whether an operator gave up what is green here, and the others have gone on."""
         self.lines: dict[ReplicaId, int] = {}
