@@ -18,6 +18,7 @@ from tests.pipeline.here import (
     broken,
     edit,
     history_here,
+    judge_here,
     judge_lake,
     publish_here,
     seal_here,
@@ -37,9 +38,10 @@ from coterie.pipeline.lake.lake import Lake
 from coterie.pipeline.publish.figures import Figures, figures_of
 from coterie.pipeline.read.schemas import as_numbers
 from coterie.simulation import RunOptions
-from coterie.simulation.campaign import run_trial
+from coterie.simulation.campaign import run_seed, run_trial
 from coterie.simulation.engines.colours.trial import ColoursTrial
 from coterie.simulation.engines.stack.clients import SETTINGS
+from coterie.simulation.faults import ALL_FAULTS, CHANGES
 from coterie.stacks import LAYERS
 
 Row = dict[str, Any]
@@ -105,6 +107,25 @@ def test_what_is_green_anywhere_is_authoritative_and_has_its_command(sound: Lake
     assert [row["position"] for row in rows] == list(range(1, len(rows) + 1))
     assert {row["standing"] for row in rows} == {"authoritative"}
     assert all(row["payload"] for row in rows)
+
+
+@pytest.mark.slow  # twenty seconds of simulated time
+@pytest.mark.parametrize(("seed", "replicas"), [(42010001, 5), (42010003, 4)])
+def test_nobody_is_accused_where_members_change(seed: int, replicas: int, tmp_path: Path) -> None:
+    """Who is gone is not spoken of any more; who joined may have lost its journal."""
+    options = RunOptions(
+        stack=STACK,
+        replicas=replicas,
+        duration=seconds(20),
+        object="dictionary",
+        faults=(*ALL_FAULTS, *CHANGES),
+        history_bytes=200,
+        journals=str(tmp_path / "journals"),
+    )
+    assert run_seed(seed, options).violations == []
+    outcome = judge_here(tmp_path / "journals", tmp_path / "lake")
+    assert outcome.violations == []
+    assert outcome.verdicts
 
 
 def test_colours_of_a_group_without_a_row_are_none() -> None:

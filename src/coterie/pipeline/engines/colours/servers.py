@@ -67,6 +67,7 @@ def one_primary_component(found: ToldColours, results: Results) -> None:
                 rows=[each.places[0] for each in several],
             )
     by_index = {each.index: each for each in components}
+    votes = _votes(found)
     for each in components:
         before = by_index.get(each.index - 1)
         earlier = found.testimony.configuration.members if each.index == 1 else ()
@@ -84,7 +85,7 @@ def one_primary_component(found: ToldColours, results: Results) -> None:
                     view=_view_row(each.view),
                     rows=each.places,
                 )
-        elif not _has_quorum(members, each.members):
+        elif not _has_quorum(members, {*each.members, *votes.get(each.view, ())}):
             # All together are a quorum as well, where few have lost their disks.
             if set(each.members) == set(found.testimony.configuration.members):
                 continue
@@ -95,6 +96,15 @@ def one_primary_component(found: ToldColours, results: Results) -> None:
                 view=_view_row(each.view),
                 rows=each.places,
             )
+
+
+def _votes(found: ToldColours) -> dict[View, set[str]]:
+    """Give who took part in each attempt; whoever is to go is not in what comes of it."""
+    votes: dict[View, set[str]] = {}
+    for row in found.rows:
+        if row["event"] == "attempted":
+            votes.setdefault(view_key(row["view"]), set()).add(row["replica"])
+    return votes
 
 
 def _has_quorum(members: tuple[str, ...], here: Iterable[str]) -> bool:
@@ -318,9 +328,8 @@ def white_means_all(found: ToldColours, farthest: dict[str, int], results: Resul
     for row in found.rows:
         if row["event"] != "lines":
             continue
-        believed = {line["replica"]: line["position"] for line in row["lines"]}
-        for member in found.testimony.configuration.members:
-            believed[member] = max(believed.get(member, 0), row["white"])
+        # A record names all who belonged to the group by what was green then.
+        believed = {line["replica"]: max(line["position"], row["white"]) for line in row["lines"]}
         results.checked(check, len(believed))
         for member, position in believed.items():
             if position <= farthest.get(member, 0):
@@ -398,7 +407,12 @@ class Held:
             for other, said in self._said.get(view, ()):
                 self._results.checked(check, 1)
                 lacks = [who for who, index in said.cut.items() if after.lacks(who, index)]
-                behind = [who for who, at in said.lines.items() if after.lines.get(who, 0) < at]
+                behind = [
+                    who
+                    for who, at in said.lines.items()
+                    # Whoever is gone by now is named no longer.
+                    if after.lines.get(who, 0) < at and (who in after.lines or not after.lines)
+                ]
                 if lacks:
                     names = ", ".join(f"{id}.{life}" for id, life in lacks)
                     evidence = f"{replica} lacks actions of {names} that {other} had"

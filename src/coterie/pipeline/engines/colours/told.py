@@ -13,6 +13,8 @@ from coterie.pipeline.history.gathering import testimony_of
 from coterie.pipeline.history.witnesses import NEVER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from coterie.pipeline.history.results import Place
     from coterie.pipeline.history.witnesses import Testimony
     from coterie.pipeline.lake.lake import Lake
@@ -109,7 +111,7 @@ def read_group(lake: Lake, group: str) -> ToldColours:
         testimony,
         rows,
         {(row["replica"], row["incarnation"]) for row in lives if row["is_zombie"]},
-        _partial(lake, group, testimony),
+        _partial(lake, group, testimony, _joined(rows)),
         all(each in {"turn", None} for each in lake.table("segments", group)["sync"].to_pylist()),
     )
     for row in rows:
@@ -123,9 +125,17 @@ def read_group(lake: Lake, group: str) -> ToldColours:
     return found
 
 
-def _partial(lake: Lake, group: str, testimony: Testimony) -> set[str]:
+def _joined(rows: list[Row]) -> set[str]:
+    """Give all who are said to have been in a component, or how far they are."""
+    return {
+        *(id for row in rows for id in row["members"] or ()),
+        *(line["replica"] for row in rows for line in row["lines"] or ()),
+    }
+
+
+def _partial(lake: Lake, group: str, testimony: Testimony, joined: Iterable[str]) -> set[str]:
     """Give the replicas whose journals have a beginning that is missing, or a hole."""
-    partial = set(testimony.configuration.members)
+    partial = {*testimony.configuration.members, *joined}
     first: dict[str, tuple[int, int, int]] = {}
     for row in lake.table("segments", group).to_pylist():
         begun = (row["incarnation"], row["first"], row["follows_incarnation"] or 0)
