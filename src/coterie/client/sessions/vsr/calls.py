@@ -40,6 +40,8 @@ CALLS_MAX = 64
 they would wait for each other's locks, longer than is allowed, and be made again and again."""
 BATCH_MAX = 64
 _REFUSED = {cls.__name__: cls for cls in REFUSALS.values()}
+_ENDING_PATIENCE = 10.0
+"""For how many seconds the end of what was given up is waited for; its client may be closed."""
 _LATE = "no outcome by the deadline"
 _CLOSED = "the client was closed"
 
@@ -280,7 +282,7 @@ class _Attempt:
             else:
                 then(None)
 
-        self._calls.end_later(asyncio.ensure_future(self._turns.do(abort)))
+        self._calls.end_later(asyncio.ensure_future(self._turns.do(abort, _ENDING_PATIENCE)))
 
 
 def _ran(completion: Completion | NotRun) -> Completion:
