@@ -190,6 +190,15 @@ def test_a_bad_message_costs_no_other_group_its_messages() -> None:
         pytest.param(
             Ack(TOGETHER, [0] * 9, wants_answer=False), "vsync.bad_vectors", id="long-vector"
         ),
+        pytest.param(
+            Ack(TOGETHER, [3000, 0], wants_answer=False), "vsync.bad_vectors", id="vector-far-ahead"
+        ),
+        pytest.param(
+            Ack(TOGETHER, [-1, 0], wants_answer=False), "vsync.bad_vectors", id="vector-below-zero"
+        ),
+        pytest.param(
+            Ack(TOGETHER, [0, 1], wants_answer=False), "vsync.bad_vectors", id="more-than-was-sent"
+        ),
     ],
 )
 def test_absurd_packets_are_counted_and_dropped(message: Data | Ack, counter: str) -> None:

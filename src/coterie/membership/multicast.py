@@ -220,30 +220,50 @@ class Multicast:
         acked = self._acked[rank]
         if vector == acked:
             return []
-        if not self.is_plausible(vector) or vector[self.rank] > self.received[self.rank]:
+        news = self._news_in(vector, acked)
+        if news is None:
             self._context.count("vsync.bad_vectors")
             return []
         known = self._known
+        for sender in news:
+            number = acked[sender] = vector[sender]
+            if number > known[sender]:
+                known[sender] = number
+                self._want_repair()
+        return news
+
+    def _news_in(self, vector: Sequence[int], acked: Sequence[int]) -> list[int] | None:
+        """Give of which senders a member has more than it had; None if that cannot be.
+
+        What it had was plausible (`is_plausible`), so what is looked at is what is new.
+        """
+        received = self.received
+        if len(vector) != len(acked) or vector[self.rank] > received[self.rank]:
+            return None
         news: list[int] = []
         for sender, number in enumerate(vector):
             if number > acked[sender]:
-                acked[sender] = number
+                if number > received[sender] + self._ahead_max:
+                    return None
                 news.append(sender)
-                if number > known[sender]:
-                    known[sender] = number
-                    self._want_repair()
+            elif number < 0:
+                return None
         return news
 
     def _settle(self, senders: Sequence[int]) -> bool:
         """Recompute the stability of these senders' packets; forget the stable ones passed up."""
         rose = False
+        acked = self._acked
         for sender in senders:
-            stable = min([row[sender] for row in self._acked])
-            if stable > self.stable[sender]:
+            stable = self.stable[sender]
+            for row in acked:
+                if row[sender] <= stable:
+                    break  # as nearly always: somebody has no more than all had before
+            else:
                 rose = True
-                self.stable[sender] = stable
-            elif self._forgotten[sender] == stable:
-                continue  # as nearly always: what is stable was passed up and forgotten
+                stable = self.stable[sender] = min([row[sender] for row in acked])
+            if self._forgotten[sender] == stable:
+                continue  # what is stable was passed up and forgotten
             forget_to = min(stable, self._passed[sender])
             if forget_to == self._forgotten[sender]:
                 continue
