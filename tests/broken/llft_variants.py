@@ -16,6 +16,7 @@ from coterie.kernel.records import OutputReleased
 from coterie.llft.edge import Edge
 from coterie.llft.execution import InputBuffer
 from coterie.llft.following import ReplicaStanding
+from coterie.llft.gone import GoneConnections
 from coterie.llft.messages import Beat
 from coterie.llft.replica import ProgramReplica
 from coterie.simulation.campaign import run_trial
@@ -86,6 +87,14 @@ class EqualViewsFollow(Edge):
 
     def _is_later(self, claim: PrimaryClaim) -> bool:
         return claim.view >= self.log.last_claim.view
+
+
+class OpensWhatIsGone(Edge):
+    """Forgets connections between programs, and that there ever were such (a story catches it)."""
+
+    def _forget(self, freed: int) -> None:
+        super()._forget(freed)
+        self.gone = GoneConnections()
 
 
 class LowerPrecedenceWins(Edge):

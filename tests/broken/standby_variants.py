@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from tests.broken.llft_variants import LIVENESS, SEQUENCE, BrokenProgram
 
-from coterie.kernel.claims import NO_CLAIM
+from coterie.kernel.claims import NO_CLAIM, Order, OrderKind
 from coterie.kernel.clock import seconds
 from coterie.llft.edge import Edge
+from coterie.llft.execution import encode
 from coterie.llft.installing import EdgeInstall
 from coterie.llft.moving import MovingReplica
 from coterie.llft.standby import StandbyEdge
@@ -34,6 +35,30 @@ class MajorityInstalls(MovingReplica):
             return 2 * len(self.votes) > len(self._replica.others) + 1
 
     install_kind = Install
+
+
+class AsksEdgesOnly(MovingReplica):
+    """Has another edge begin with what it has itself, whatever those who voted know beyond that."""
+
+    class Install(EdgeInstall):
+        @property
+        def has_longest(self) -> bool:
+            return self._replica.has_executed
+
+    install_kind = Install
+
+
+class ShrinksBelowQuorum(MovingReplica):
+    """Leaves everybody else out when it takes over (figure 9, line 9)."""
+
+    def _lead(self, *, with_edge: bool) -> None:
+        super()._lead(with_edge=with_edge)
+        if self.leading is not None:
+            roster = self.execution.roster
+            for life in roster.lives:
+                roster = roster if life.member == self.me else roster.without(life.member)
+            self.leading.make(Order(OrderKind.ROSTER, data=encode(roster), clock=self.leading.now))
+            self.leading.flush()
 
 
 class NamesVote(MovingReplica):
@@ -125,6 +150,7 @@ class BrokenStandby(BrokenProgram):
 
 STANDBYS_BROKEN = (
     BrokenStandby(MajorityInstalls, SEQUENCE, first_seed=17),
+    BrokenStandby(AsksEdgesOnly, SEQUENCE, first_seed=13),
     BrokenStandby(VotesWithWhatIsStored, SEQUENCE, first_seed=24),
     BrokenStandby(GoesOnBesideTheOldEdge, SEQUENCE),
     BrokenStandby(NeverRetires, LIVENESS),

@@ -20,6 +20,7 @@ from coterie.kernel.claims import (
 from coterie.kernel.records import (
     ClaimPromised,
     ConnectionChanged,
+    ConnectionForgotten,
     Diverged,
     EdgeActivated,
     EdgeMoved,
@@ -104,5 +105,6 @@ def program_turns() -> list[list[Record]]:
             EdgeMoved(**who, at=5, claim=SECOND, edge="u"),
             EdgeActivated(**who, at=5, claim=SECOND, state=state, runs=[]),
             EdgeRetired(**who, at=5),
+            ConnectionForgotten(**who, at=5, conn="relay:0/0"),
         ],
     ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.broken.llft_variants import AS_FOUND, EqualViewsFollow
+from tests.broken.llft_variants import AS_FOUND, EqualViewsFollow, OpensWhatIsGone
 
 from coterie.cli.main import main
 from coterie.kernel.claims import OrderKind, PrimaryClaim
 from coterie.kernel.clock import milliseconds, seconds
 from coterie.llft.edge import Edge
 from coterie.llft.following import ReplicaStanding
-from coterie.llft.messages import NewPrimaryView
+from coterie.llft.messages import CarriedBytes, CarryBytes, NewPrimaryView
 from coterie.llft.replica import ProgramReplica
 from coterie.llft.settings import Guard
 from coterie.simulation import SeedRun, run_seed
@@ -53,7 +53,7 @@ def test_a_relay_runs_from_the_command_line_and_repeats_itself(
     [
         (
             "--program pong",
-            "--program pong is not there: choose relay or counter or timers or pages",
+            "--program pong is not there: choose relay or counter or timers or pages or errands",
         ),
         ("--backups idle", "--backups idle is not there: choose active or logged"),
         ("--guard half", "--guard half is not there: choose quorum or none"),
@@ -130,6 +130,86 @@ def test_who_does_not_wait_is_told_to_try_again_and_hangs_up_behind_the_answer()
         execution = replica.execution
         assert len(execution.ended) + len(execution.produced) + len(replica.delivered) < 300
     assert not trial.violations()
+
+
+def test_connections_between_programs_are_forgotten_at_both_edges() -> None:
+    """A program calls another for each request, and hangs up: memory does not grow with that."""
+    trial = ProgramTrial(1, ProgramOptions(program="errands", faults=()))
+    world, clients = trial.world, trial.clients
+    clients.start()
+    assert world.run_until(lambda: clients.answered > 300, within=seconds(60))
+    errands, desk = world.edge("errands"), world.edge("desk")
+    assert errands is not None
+    assert desk is not None
+    for edge in (errands, desk):
+        assert sum(map(len, edge.gone.ranges.values())) < 10
+        assert sum(last - first for [(first, last), *_] in edge.gone.ranges.values()) > 200
+        assert len(edge.lines) < 100
+    for program in ("errands", "desk"):
+        for replica in world.replicas_of(program):
+            execution = replica.execution
+            assert len(execution.ended) + len(execution.produced) + len(replica.delivered) < 300
+    # They are gone in the next life of an edge, too, and what comes late opens none anew.
+    world.machines[desk.context.me.id].restart()
+    answered = clients.answered
+    assert world.run_until(lambda: clients.answered > answered + 5, within=seconds(10))
+    desk = world.edge("desk")
+    assert desk is not None
+    late = CarryBytes("errands", "errands:0/0", 0, bytes(8), is_end=False)
+    world.machines[desk.context.me.id].call(lambda: desk.receive(errands.context.me, late))
+    answer = CarriedBytes("errands:0/0", 8, is_end=False)
+    world.machines[errands.context.me.id].call(lambda: errands.receive(desk.context.me, answer))
+    world.run(seconds(1))
+    assert "errands:0/0" not in {*desk.lines, *errands.lines}
+    assert not trial.violations()
+
+
+def test_bytes_that_come_late_are_served_again_where_nothing_is_gone() -> None:
+    """The rule left out, so that the check is seen to fire."""
+    options = ProgramOptions(program="errands", faults=())
+    trial = ProgramTrial(1, options, edge_kind=OpensWhatIsGone)
+    world, clients = trial.world, trial.clients
+    clients.start()
+    assert world.run_until(lambda: clients.answered > 60, within=seconds(60))
+    errands, desk = world.edge("errands"), world.edge("desk")
+    assert errands is not None
+    assert desk is not None
+    assert "errands:0/0" not in desk.lines
+    late = CarryBytes("errands", "errands:0/0", 0, bytes(8), is_end=False)
+    world.machines[desk.context.me.id].call(lambda: desk.receive(errands.context.me, late))
+    world.run(seconds(1))
+    assert "released once" in {each.check for each in trial.violations()}
+
+
+def test_a_slow_reader_is_hung_up_on_behind_the_last_byte_whatever_was_freed_meanwhile() -> None:
+    """The edge forgot a connection whose end was freed, though its client was still reading."""
+    world = ProgramWorld(seed=1, program="pages", replicas=3, guard=Guard.QUORUM)
+    closed: list[str] = []
+    world.takes_of = lambda conn, data: 0 if conn == "slow" else len(data)
+    world.closed_at = closed.append
+    world.start()
+    assert world.run_until(lambda: world.is_whole("pages"), within=seconds(5))
+    edge = world.edge("pages")
+    assert edge is not None
+
+    def ask(conn: str) -> None:
+        edge.open(conn)
+        edge.take(conn, bytes(8))
+
+    world.machines["y"].call(lambda: ask("slow"))
+    assert world.run_until(lambda: "slow" in edge.lines, within=seconds(1))
+    line = edge.lines["slow"]
+    assert world.run_until(lambda: line.released == 4096, within=seconds(5))
+    world.machines["y"].call(lambda: edge.took("slow", 4096))
+    assert world.run_until(lambda: line.is_closing and line.released == 6000, within=seconds(5))
+    for number in range(200):  # others are served, states are kept, inputs are freed
+        world.machines["y"].call(lambda conn=f"x{number}": ask(conn))  # type: ignore[misc]
+        world.run(milliseconds(20))
+    assert edge.first_input > line.end_number > 0
+    assert "slow" not in closed
+    world.machines["y"].call(lambda: edge.took("slow", 6000 - 4096))
+    assert world.run_until(lambda: "slow" in closed, within=seconds(1))
+    assert world.run_until(lambda: "slow" not in edge.lines, within=seconds(1))
 
 
 def test_a_client_that_writes_no_more_is_still_answered() -> None:
@@ -325,6 +405,43 @@ def test_without_an_edge_a_proposer_leads_with_the_longest_orders_of_those_who_a
     assert leader is behind
     assert behind.log.end > end
     assert behind.log.claim_at(end) == ahead.log.claim_at(end)
+
+
+def test_equal_precedences_that_two_branches_gave_yield_by_the_life() -> None:
+    """As published neither of two leaders with one precedence gives way to the other."""
+    world = ProgramWorld(seed=6, program="counter", replicas=3, guard=Guard.NONE)
+    clients = ProgramClients(world, world.simulation.random)
+    world.start()
+    clients.start()
+    assert world.run_until(lambda: world.is_whole("counter"), within=seconds(10))
+    view = max(each.current.view for each in world.replicas_of("counter")) + 1
+    network = world.simulation.network
+    network.cut([(one, other) for one in "abcy" for other in "abcy" if one != other])
+    two = [each for each in world.replicas_of("counter") if each.leading is None]
+    tied = [PrimaryClaim(view, 9, each.me) for each in two]
+    for each, claim in zip(two, tied, strict=True):
+        _lead_alone(world, each, claim)
+    world.run(milliseconds(100))
+    assert [each.leading is not None and each.leading.claim for each in two] == tied
+    edge = world.edge("counter")
+    assert edge is not None
+    world.heal()
+    assert world.run_until(lambda: world.is_whole("counter"), within=seconds(10))
+    assert edge.fence == max(tied)
+    answered = clients.answered
+    assert world.run_until(lambda: clients.answered > answered + 5, within=seconds(10))
+    assert not world.trackers["counter"].finish()
+
+
+def _lead_alone(world: ProgramWorld, replica: ProgramReplica, claim: PrimaryClaim) -> None:
+    """Have a replica lead by a claim without its edge, as if patience had run out."""
+
+    def lead() -> None:
+        replica._promise(claim)
+        replica._claim = claim
+        replica._lead_without_edge()
+
+    world.machines[replica.me.id].call(lead)
 
 
 def test_faults_leave_a_group_time_to_serve() -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.broken.standby_variants import BeginsAllTheSame, LeadsWithoutARosterLine, NamesVote
+from tests.broken.standby_variants import (
+    BeginsAllTheSame,
+    LeadsWithoutARosterLine,
+    NamesVote,
+    ShrinksBelowQuorum,
+)
 
 from coterie.kernel.clock import Duration, milliseconds, seconds
+from coterie.kernel.views import Member
 from coterie.llft.messages import ActivateEdge, AskRefusal
 from coterie.llft.moving import MovingReplica
 from coterie.llft.settings import Guard
@@ -209,6 +215,29 @@ def test_what_somebody_releases_is_known_to_those_who_vote(
     world.machines["y"].crash()
     assert world.run_until(lambda: group.edge("u").is_active, within=seconds(8))
     assert bool(group.violations) == is_broken
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_broken"), [(MovingReplica, False), (ShrinksBelowQuorum, True)]
+)
+def test_who_was_not_left_out_at_a_takeover_leads_when_the_new_leader_is_gone(
+    kind: type[MovingReplica], *, is_broken: bool
+) -> None:
+    group = Group(10, replica_kind=kind)
+    world, first = group.world, group.leader.me.id
+    world.machines[first].crash()
+    edge, ended = group.edge("y"), Member(first, 1)
+
+    def has_taken_over() -> bool:
+        lives = [life.member for life in edge.roster.lives]
+        is_led = edge.log.last_claim.life != ended
+        return is_led and (lives == [edge.fence.life] or not is_broken)
+
+    assert world.run_until(has_taken_over, within=seconds(5))
+    world.machines[edge.fence.life.id].crash()
+    assert group.answers(1, within=seconds(8)) != is_broken
+    world.machines[edge.fence.life.id].start()
+    assert group.answers(5)
 
 
 @pytest.mark.parametrize(("kind", "is_broken"), [(StandbyEdge, False), (BeginsAllTheSame, True)])

@@ -4,6 +4,10 @@ Bytes are known by (connection, offset). What comes in is given the group's next
 on record and told to all replicas; what goes out waits until whoever is outside has taken it. A
 connection between two programs goes from edge to edge (`CarryBytes`, `CarriedBytes`), so neither
 side has to know who leads the other.
+
+A connection is forgotten when the program has closed it, everything that it wrote is delivered,
+and its end is behind a kept state of all replicas; one between programs, when the other edge knows
+of the end, too. Its name stays gone (`coterie.llft.gone`): what comes late must not open it anew.
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from coterie.kernel.claims import Input
 from coterie.kernel.errors import BadMessage
 from coterie.kernel.layers import Layer
-from coterie.kernel.records import ConnectionChanged, InputsHeld
+from coterie.kernel.records import ConnectionChanged, ConnectionForgotten, InputsHeld
+from coterie.llft.gone import GoneConnections, count_of
 from coterie.llft.messages import CarriedBytes, CarryBytes, Inputs
 
 if TYPE_CHECKING:
@@ -121,11 +126,14 @@ class EdgeConnections(Layer):
         self.inputs: dict[int, Input] = {}
         self.first_input, self.last_input = 1, 0
         """Inputs before the first are freed."""
+        self.gone = GoneConnections()
+        """Those between programs that are forgotten."""
         self._recall(memory)
 
     def _recall(self, memory: EdgeMemory) -> None:
         self.inputs, self.last_input = dict(memory.inputs), memory.last_input
         self.first_input = min(self.inputs, default=self.last_input + 1)
+        self.gone = GoneConnections(memory.gone.ranges)
         for conn, stored in memory.lines.items():
             peer = PeerEdge(stored.peer, stored.peer_id) if stored.peer else None
             line = self.lines[conn] = EdgeLine(peer)
@@ -212,6 +220,23 @@ class EdgeConnections(Layer):
                 self.outside.closed(conn)
             self._carry(conn, line)
 
+    def _forget(self, freed: int) -> None:
+        """Forget connections that are over, whose inputs up to a number nobody needs any more."""
+        over = [conn for conn, line in self.lines.items() if self._is_over(conn, line, freed)]
+        for conn in over:
+            line = self.lines.pop(conn)
+            if line.peer is not None:
+                self.gone.add(conn)
+                self._report(ConnectionForgotten, conn=conn)
+
+    @staticmethod
+    def _is_over(conn: str, line: EdgeLine, freed: int) -> bool:
+        if not line.is_closing or line.is_open or line.end_number > freed:
+            return False
+        if line.peer is None:
+            return line.is_client
+        return not line.says_end and count_of(conn) is not None
+
     def _input(
         self, conn: str, data: bytes, *, is_end: bool = False, is_reset: bool = False
     ) -> None:
@@ -243,7 +268,7 @@ class EdgeConnections(Layer):
     def _line(self, conn: str) -> EdgeLine | None:
         """Give a connection, which the program opens if it may; nothing if it is long gone."""
         peer = self._calls.get(conn.partition("/")[0])
-        if conn not in self.lines and peer is not None:
+        if conn not in self.lines and peer is not None and conn not in self.gone:
             self._connect(conn, peer)
         return self.lines.get(conn)
 
@@ -270,6 +295,10 @@ class EdgeConnections(Layer):
 
     def _on_carry(self, sender: Member, message: CarryBytes) -> None:
         conn, group = message.conn, message.source + EDGE
+        if conn in self.gone:
+            answer = CarriedBytes(conn, 0, is_end=True)
+            self.context.send_to(group, [sender.id], answer)
+            return
         line = self.lines.get(conn)
         if line is None:
             line = self.lines[conn] = EdgeLine(PeerEdge(group, sender.id))
@@ -295,6 +324,8 @@ class EdgeConnections(Layer):
 
     def _on_carried(self, sender: Member, message: CarriedBytes) -> None:
         line, offset = self.lines.get(message.conn), message.offset
+        if message.conn in self.gone:
+            return
         if line is None or offset > line.released:
             raise BadMessage("bytes that were never sent")
         if line.peer is None or line.peer.id != sender.id:

@@ -143,6 +143,7 @@ class Edge(EdgeConnections):
             self._maybe_close(conn, line)
             self._carry(conn, line)
         self._say_freed()
+        self._forget(self._freed[1])
         self.context.set_timer("llft beat", self.settings.beat, self._beat)
 
     # ---- orders
@@ -313,10 +314,7 @@ class Edge(EdgeConnections):
         back = min(self.last_input, *(self._beats[life].back for life in lives))
         for number in range(self.first_input, back + 1):
             each = self.inputs.pop(number)
-            line = self.lines[each.conn]
-            line.freed = each.end
-            if each.number == line.end_number and line.is_closing and line.is_client:
-                del self.lines[each.conn]  # the program uses it no more, nor does anybody else
+            self.lines[each.conn].freed = each.end
         self.first_input = max(self.first_input, back + 1)
 
     def _say_freed(self) -> None:

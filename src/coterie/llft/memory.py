@@ -26,6 +26,7 @@ from coterie.kernel.errors import BadMessage, CoterieError
 from coterie.kernel.records import (
     ClaimPromised,
     ConnectionChanged,
+    ConnectionForgotten,
     EdgeActivated,
     EdgeMoved,
     EdgeRefused,
@@ -42,6 +43,7 @@ from coterie.kernel.records import (
     Started,
 )
 from coterie.kernel.views import NO_VIEW
+from coterie.llft.gone import GoneConnections, count_of
 from coterie.llft.orders import OrderLog, count_orders, decode_roster, each_order
 
 if TYPE_CHECKING:
@@ -103,6 +105,7 @@ class StoredEdge(msgspec.Struct, frozen=True, array_like=True):
     refused: PrimaryClaim = NO_CLAIM
     beginning: ProgramState | None = None
     is_retired: bool = False
+    gone: dict[str, list[tuple[Int64, Int64]]] = {}
 
 
 _replica_decoder = Decoder(StoredReplica)
@@ -270,7 +273,11 @@ class EdgeMemory(_Memory):
         self.inputs: dict[int, Input] = {}
         self.last_input = 0
         self.lines: dict[str, StoredLine] = {}
+        self.gone = GoneConnections()
+        """Those between programs that are forgotten."""
         self._closing: set[str] = set()
+        self._closed: dict[str, None] = {}
+        """Those of the lines that their program has closed."""
         self.epoch: PrimaryClaim = NO_CLAIM
         """The claim with which it took another edge's place."""
         self.refused: PrimaryClaim = NO_CLAIM
@@ -300,6 +307,11 @@ class EdgeMemory(_Memory):
                 self._begin_anew(claim, state)
             case EdgeRefused(claim=claim):
                 self.refused = claim
+            case ConnectionForgotten(conn=conn):
+                self.lines.pop(conn, None)
+                if count_of(conn) is None:
+                    raise BadMessage("a connection that nobody has counted was forgotten")
+                self.gone.add(conn)
             case EdgeRetired():
                 self.is_retired = True
                 self.lines, self.inputs = {}, {}
@@ -312,7 +324,7 @@ class EdgeMemory(_Memory):
         self.fence, self.is_retired = claim, False
         self.log, self.roster = OrderLog(state.number, state.claim), (state.number, state.roster)
         self.inputs, self.last_input = {}, state.back
-        self._closing = set()
+        self._closing, self._closed, self.gone = set(), {}, GoneConnections()
         self.lines = {
             conn: StoredLine(is_open=False, received=received, freed=received, released=released)
             for conn, received, released in connections_of(state)
@@ -323,6 +335,7 @@ class EdgeMemory(_Memory):
         for conn in self._closing & self.lines.keys():
             self.lines[conn].is_closing = True
             self._closing.discard(conn)
+            self._closed[conn] = None
 
     def _add_to_lines(self, record: InputsHeld | OutputReleased | ConnectionChanged) -> None:
         lines = self.lines
@@ -359,19 +372,28 @@ class EdgeMemory(_Memory):
             each = self.inputs.pop(number)
             line = self.lines.setdefault(each.conn, StoredLine())
             line.freed = max(line.freed, each.end)
-            if number == line.end_number and line.is_closing and not line.peer:
-                del self.lines[each.conn]
         for conn, offset in record.delivered.items():
             line = self.lines.setdefault(conn, StoredLine())
             taken = offset - (line.released - len(line.pending))
             line.pending = line.pending[max(0, taken) :]
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget clients' connections that are over; those to programs are on record by name."""
+        for conn in list(self._closed):
+            line = self.lines.get(conn)
+            if line is not None and (line.is_open or line.end_number in self.inputs):
+                continue
+            del self._closed[conn]
+            if line is not None and not line.peer:
+                del self.lines[conn]
 
     def encoded(self) -> bytes:
         """Give everything."""
         log, inputs = _stored_log(self.log), list(self.inputs.values())
         stored = StoredEdge(
             *(self.fence, log, self.roster, inputs, self.last_input, self.lines),
-            *(self.epoch, self.refused, self.beginning, self.is_retired),
+            *(self.epoch, self.refused, self.beginning, self.is_retired, self.gone.ranges),
         )
         return encode(stored)
 
@@ -380,6 +402,8 @@ class EdgeMemory(_Memory):
         found = _edge_decoder.decode(body)
         self.fence, self.roster, self.last_input = found.fence, found.roster, found.last_input
         self.log, self.lines = _log_of(found.log), found.lines
+        self._closed = {conn: None for conn, each in self.lines.items() if each.is_closing}
         self.epoch, self.refused = found.epoch, found.refused
         self.beginning, self.is_retired = found.beginning, found.is_retired
+        self.gone = GoneConnections(found.gone)
         self.inputs = {each.number: each for each in found.inputs}

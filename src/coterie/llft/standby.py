@@ -23,6 +23,7 @@ from coterie.kernel.errors import BadMessage
 from coterie.kernel.records import EdgeActivated, EdgeRefused, EdgeRetired
 from coterie.llft.connections import EDGE, EdgeLine, PeerEdge
 from coterie.llft.edge import Edge
+from coterie.llft.gone import GoneConnections
 from coterie.llft.memory import connections_of
 from coterie.llft.messages import (
     ActivateEdge,
@@ -153,6 +154,7 @@ class StandbyEdge(Edge):
         self.log = OrderLog(state.number, state.claim)
         self._rosters = [(state.number, state.roster)]
         self.inputs, self.first_input, self.last_input = {}, state.back + 1, state.back
+        self.gone = GoneConnections()  # they name the epoch of the edge that was
         self._beats = {}
         self._freed = (0, 0, {})
         self._report(EdgeActivated, claim=claim, state=state, runs=message.runs)
@@ -228,7 +230,7 @@ class StandbyEdge(Edge):
             return
         is_new = message.conn not in self.lines
         super().receive(sender, message)
-        if is_new:
+        if is_new and message.conn in self.lines:
             self.lines[message.conn].epoch = message.source_epoch
             self._changed(message.conn, self.lines[message.conn])
 
@@ -243,13 +245,6 @@ class StandbyEdge(Edge):
             self._send([sender.id], ClaimDeclined(message.claim, by_edge=True))
         else:
             super()._on_new_primary_view(sender, message)
-
-    def _close(self, conn: str) -> None:
-        line = self.lines.get(conn)
-        if line is not None and not line.is_open and not line.end_number:
-            del self.lines[conn]  # it had ended before this edge began
-        else:
-            super()._close(conn)
 
     # ---- inside
 

@@ -66,6 +66,7 @@ from coterie.kernel.records.history import (
 from coterie.kernel.records.llft import (
     ClaimPromised,
     ConnectionChanged,
+    ConnectionForgotten,
     Diverged,
     EdgeActivated,
     EdgeMoved,
@@ -122,6 +123,7 @@ __all__ = [
     "ConfigurationForced",
     "ConfigurationSettled",
     "ConnectionChanged",
+    "ConnectionForgotten",
     "Delivered",
     "Delivery",
     "Diverged",

@@ -171,6 +171,12 @@ class EdgeRetired(Record, tag=-35, frozen=True, kw_only=True):
     """This edge has learned that another took its place."""
 
 
+class ConnectionForgotten(Record, tag=-36, frozen=True, kw_only=True):
+    """A connection to another program is over at both edges; one of its name never comes again."""
+
+    conn: str
+
+
 LlftRecord = (
     ClaimPromised
     | OrdersKnown
@@ -191,5 +197,6 @@ LlftRecord = (
     | EdgeActivated
     | EdgeRefused
     | EdgeRetired
+    | ConnectionForgotten
 )
 """What replicas and edges of programs write into their journals."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from coterie.kernel.records import (
     ClaimPromised,
     ConnectionChanged,
+    ConnectionForgotten,
     Diverged,
     EdgeActivated,
     EdgeMoved,
@@ -273,6 +274,7 @@ _VIEWS: dict[type, ToRow] = {
         "flag": record.is_open,
         "reason": record.peer,
     },
+    ConnectionForgotten: lambda record: {"event": "forgotten", "conn": record.conn},
     OrdersFreed: lambda record: {
         "event": "freed",
         "number": record.orders,

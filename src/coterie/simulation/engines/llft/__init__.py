@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from coterie.simulation.campaign import SeedRun
     from coterie.simulation.engines.llft.trial import ProgramOptions, ProgramTrial
 
-PROGRAMS = ("relay", "counter", "timers", "pages")
+PROGRAMS = ("relay", "counter", "timers", "pages", "errands")
 GUARDS = ("quorum", "none")
 BACKUPS = ("active", "logged")
 OUTAGES = ("outage", "outage", "outage")

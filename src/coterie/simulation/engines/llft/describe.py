@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from coterie.kernel.records import (
     ClaimPromised,
     ConnectionChanged,
+    ConnectionForgotten,
     Diverged,
     EdgeActivated,
     EdgeMoved,
@@ -61,6 +62,8 @@ def describe(record: Record) -> str:  # noqa: C901, PLR0911, PLR0912 -- one answ
             return f"has executed {number}"
         case ConnectionChanged(conn=conn, is_open=is_open):
             return f"{'opens' if is_open else 'ends'} {conn}"
+        case ConnectionForgotten(conn=conn):
+            return f"forgets {conn}"
         case LeadingBegun(claim=claim, base=base, with_edge=with_edge):
             return f"leads by {claim} from {base}" + ("" if with_edge else ", without its edge")
         case EdgeVoted(claim=claim, edge=edge):

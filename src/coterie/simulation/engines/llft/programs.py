@@ -70,6 +70,8 @@ class CounterProgram:
     """How long an answer is."""
     calls: ClassVar[tuple[str, ...]] = ()
     """Connections that it opens: the part of their names before the count."""
+    server: ClassVar[str] = ""
+    """The program that these go to."""
 
     def __init__(self) -> None:
         self.memory = ProgramMemory([Thread() for _ in range(self.workers)])
@@ -205,11 +207,30 @@ class TimersProgram(CounterProgram):
     workers = 1
 
 
+class DeskProgram(CounterProgram):
+    """A server that lets go of each connection that has ended, as well-written ones do."""
+
+    def _want(self, index: int, thread: Thread) -> list[Want]:
+        if thread.place == "close":
+            return [Want(index, OrderKind.CLOSED, thread.conn)]
+        return super()._want(index, thread)
+
+    def _do(self, order: Order, thread: Thread, taken: bytes) -> bytes:
+        if order.kind is not OrderKind.CLOSED:
+            return super()._do(order, thread, taken)
+        thread.conn, thread.place = "", "read"
+        return b""
+
+    def _ended(self, order: Order, thread: Thread) -> None:
+        thread.conn, thread.got, thread.place = order.conn, b"", "close"
+
+
 class RelayProgram(CounterProgram):
     """A replicated client of a replicated server: it passes requests on, and replies back."""
 
     workers = 2
     calls = ("relay:0", "relay:1")
+    server = "counter"
 
     def _call(self, index: int) -> str:
         return f"{self.calls[index]}/{self.memory.threads[index].calls}"
@@ -255,12 +276,42 @@ class RelayProgram(CounterProgram):
         return written
 
 
+class ErrandsProgram(RelayProgram, DeskProgram):
+    """A relay that hangs up behind each answer, and calls again for the next request."""
+
+    calls = ("errands:0", "errands:1")
+    server = "desk"
+
+    def _want(self, index: int, thread: Thread) -> list[Want]:
+        if thread.place in {"hang up", "call again"}:
+            return [Want(index, OrderKind.CLOSED, self._call(index))]
+        return super()._want(index, thread)
+
+    def _do(self, order: Order, thread: Thread, taken: bytes) -> bytes:
+        if order.kind is not OrderKind.CLOSED or thread.place == "close":
+            return super()._do(order, thread, taken)
+        thread.calls += 1
+        thread.place = "write" if thread.place == "hang up" else "pass"
+        return b""
+
+    def _took(self, order: Order, thread: Thread, taken: bytes) -> None:
+        super()._took(order, thread, taken)
+        if thread.place == "write":
+            thread.place = "hang up"
+
+    def _ended(self, order: Order, thread: Thread) -> None:
+        if order.conn == self._call(order.thread):
+            thread.rest, thread.got, thread.place = thread.request, b"", "call again"
+        else:
+            super()._ended(order, thread)
+
+
 PAGE = 6000
 """How long a page is: more than an edge takes at once."""
 PAUSE = milliseconds(15)
 
 
-class PagesProgram(CounterProgram):
+class PagesProgram(DeskProgram):
     """A server that never waits for a reader, and hangs up behind each answer, as web servers do.
 
     It tries to write, is told to try again, sleeps, and closes the connection when all is written.
@@ -275,8 +326,6 @@ class PagesProgram(CounterProgram):
                 return [Want(index, OrderKind.SENT, thread.conn, data=thread.rest, waits=False)]
             case "sleep":
                 return [Want(index, OrderKind.TIMEOUT, deadline=thread.deadline)]
-            case "close":
-                return [Want(index, OrderKind.CLOSED, thread.conn)]
             case _:
                 return super()._want(index, thread)
 
@@ -288,10 +337,6 @@ class PagesProgram(CounterProgram):
                 if order.clock < thread.deadline:
                     raise DivergedError("its time has not come")
                 thread.place = "write"
-            case OrderKind.CLOSED:
-                thread.conn, thread.place = "", "read"
-            case OrderKind.ENDED:
-                thread.conn, thread.got, thread.place = order.conn, b"", "close"
             case OrderKind.CHANCE:
                 super()._do(order, thread, taken)
                 thread.rest += b"." * (PAGE - REPLY)
@@ -309,6 +354,8 @@ class PagesProgram(CounterProgram):
 PROGRAMS: dict[str, type[CounterProgram]] = {
     "counter": CounterProgram,
     "relay": RelayProgram,
+    "desk": DeskProgram,
+    "errands": ErrandsProgram,
     "timers": TimersProgram,
     "pages": PagesProgram,
 }

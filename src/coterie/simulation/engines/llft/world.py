@@ -232,7 +232,8 @@ class ProgramWorld(World):
         names = tuple("abcdefg"[:replicas])
         self.front = program
         """The program that clients speak with."""
-        groups = ["counter", "relay"] if program == "relay" else [program]
+        server = PROGRAMS[program].server
+        groups = [server, program] if server else [program]
         self.programs: Mapping[str, Callable[[], CounterProgram]] = {g: PROGRAMS[g] for g in groups}
         self.configurations = {group: Configuration(1, names) for group in groups}
         places = ("yu", "zv") if has_standby else ("y", "z")
@@ -246,7 +247,7 @@ class ProgramWorld(World):
         self.rosters = {group: Roster(lives, replicas + 1) for group in groups}
         self.calls: dict[str, dict[str, PeerEdge]] = {
             group: {
-                conn: PeerEdge("counter" + EDGE, self.edges["counter"][0])
+                conn: PeerEdge(server + EDGE, self.edges[server][0])
                 for conn in PROGRAMS[group].calls
             }
             for group in groups
