@@ -492,6 +492,7 @@ class Gateway(LlftLife):
             "inputs": len(engine.inputs),
             "leader": engine.fence.life.id,
             "claim": str(engine.fence),
+            "guard": str(engine.settings.guard),
             "clients": len(self._clients),
             "turned_away": self.turned_away,
             "ports": [server.sockets[0].getsockname()[1] for server in self._servers.values()],

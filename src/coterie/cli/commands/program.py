@@ -122,7 +122,9 @@ def _add_promises(running: argparse.ArgumentParser, *, copy_every: int) -> None:
         "--guard",
         choices=("quorum", "none"),
         default="quorum",
-        help="who must agree before a replica may lead: the edge (quorum, the default), or nobody",
+        help="who must agree before a replica may lead: the edge (quorum, the default), or nobody"
+        " (none): then a backup that is cut off alone leads itself, and when the cut heals its"
+        " claim may erase what the others have done and clients have seen",
     )
     for word, what in (("cert", "certificate"), ("key", "private key")):
         running.add_argument(

@@ -36,7 +36,7 @@ def show_program(args: argparse.Namespace, folder: Path) -> int:
         if args.json:
             _print_json(args.name, verdict, processes)
         else:
-            print("\n".join(_draw(args.name, verdict, processes)), flush=True)
+            print("\n".join(draw(args.name, verdict, processes)), flush=True)
         if not args.watch:
             return exits.NOT_DONE if verdict else exits.DONE
         time.sleep(INTERVAL_SECONDS)
@@ -58,7 +58,8 @@ def judge(processes: list[ProcessSeen]) -> str:
     return ""
 
 
-def _draw(name: str, verdict: str, processes: list[ProcessSeen]) -> list[str]:
+def draw(name: str, verdict: str, processes: list[ProcessSeen]) -> list[str]:
+    """Give the lines that are shown."""
     paint = Paint()
     state = paint(f"does not serve: {verdict}", "red") if verdict else paint("serves", "green")
     rows = [_HEAD, *(_row(each) for each in processes)]
@@ -78,6 +79,8 @@ def _row(each: ProcessSeen) -> list[str]:
     if each.id == "edge" and more:
         ports = ", ".join(map(str, more.get("ports", [])))
         notes.insert(0, f"{more.get('clients', 0)} clients at {ports or 'no port yet'}")
+        if more.get("guard") == "none":
+            notes.append("no guard: who was cut off may erase what clients have seen")
     elif more and not more.get("whole"):
         notes.insert(0, f"catching up: {100 * executed // max(orders, 1)} %")
     role = each.role if each.state == "running" else each.state
