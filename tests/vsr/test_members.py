@@ -265,6 +265,19 @@ def test_a_view_says_who_counts_before_that_is_forced(monkeypatch: pytest.Monkey
     assert message.counted == ("a", "b", "c", "n")
 
 
+def test_one_that_starts_again_can_say_who_belongs_to_a_group_in_which_nothing_happens() -> None:
+    """Seed 21150009 of two banks: a client knew nobody else, and was told of a stranger."""
+    world = whole()
+    add(world, "n")
+    world.run(seconds(1))
+    world.machines["c"].kill()
+    world.run(seconds(1))
+    world.machines["c"].start()
+    world.run_until_whole()
+    world.run(seconds(1))
+    assert world["c"].members.told() == settled(world)
+
+
 def one_that_was_away_meets_a_part(kind: type[Cohort] = Cohort) -> ChainWorld:
     """Two of the first three, of whom one has been away, are no majority of the five by now."""
     world = whole(kind=kind)

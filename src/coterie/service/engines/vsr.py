@@ -93,7 +93,8 @@ class HostedCohort(HostedReplica):
     @property
     def configuration(self) -> Configuration:
         """Who belongs to the group, as far as it is known here to be forced."""
-        return self.cohort.members.settled
+        members = self.cohort.members
+        return members.told() or members.settled
 
     @property
     def members_stay(self) -> str:

@@ -448,7 +448,7 @@ class Cohort(CohortHistory):
             return
         if not history or history[-1] != Viewstamp(view.id, 0):
             raise BadMessage("a new view begins with its own viewstamp")
-        self.members.hear(message.configuration)
+        self.members.hear_forced(message.configuration)
         self.members.check_disk(message.counted)
         if view.id == self.cur_viewid and self.status is CohortStatus.ACTIVE:
             if self.buffer is None and message.changes >= self._changes:

@@ -66,7 +66,9 @@ class CohortMembers:
         self.now: Configuration = self._founding
         """The last one in the history."""
         self.settled: Configuration = self._founding
-        """The last one that is known to be forced."""
+        """The last one in the history that is known to be forced."""
+        self._heard_forced: ChangedConfiguration | None = None
+        """The last one that others have said to be forced."""
         self.heard = frozenset(self._founding.everyone)
         """Whom to listen to."""
 
@@ -281,8 +283,14 @@ class CohortMembers:
     # ---- news of members
 
     def told(self) -> ChangedConfiguration | None:
-        """Give what strangers are told, who may not know who belongs to the group by now."""
-        settled = self.settled
+        """Give what strangers are told, who may not know who belongs to the group by now.
+
+        A cohort that has just started would know that nothing is forced but by what is added, and
+        in a group in which nothing is, nobody could learn of it who else is there.
+        """
+        settled, heard = self.settled, self._heard_forced
+        if heard is not None and heard.number > settled.number:
+            return heard
         return settled if isinstance(settled, ChangedConfiguration) else None
 
     @property
@@ -328,11 +336,18 @@ class CohortMembers:
         if configuration.number > known and self._cohort.me.id in configuration.everyone:
             self._look_for(configuration)
 
+    def hear_forced(self, configuration: ChangedConfiguration | None) -> None:
+        """Learn from others of a configuration that is forced: it is in every later history."""
+        told = self.told()
+        if configuration is not None and (told is None or configuration.number > told.number):
+            self._heard_forced = configuration
+        self.hear(configuration)
+
     def on_no_member(self, sender: Member, message: NoMember) -> None:
         """Learn of a configuration that is forced, perhaps without this cohort."""
         configuration, mine = message.configuration, self._cohort.me.id
         if mine not in configuration.gone:
-            self.hear(configuration)
+            self.hear_forced(configuration)
             return
         # It leaves for good, so what says so must be what it can be: no earlier one, of a group to
         # which whoever says it belongs, and this cohort does not.
