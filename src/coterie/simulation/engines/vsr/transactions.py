@@ -9,7 +9,7 @@ from coterie.kernel.configuration import is_change
 from coterie.kernel.layers import Layer
 from coterie.kernel.records import EventsKnown
 from coterie.kernel.replica import Replica
-from coterie.kernel.views import NO_VIEW, Viewstamp
+from coterie.kernel.views import NO_VIEW, Configuration, Viewstamp
 from coterie.simulation.engines.vsr.audit import Audit
 from coterie.simulation.engines.vsr.describe import describe
 from coterie.simulation.engines.vsr.old import old_history, old_state
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from coterie.journal.keeper import KeeperSettings
     from coterie.kernel.layers import Context
     from coterie.kernel.records import Record
-    from coterie.kernel.views import Configuration, Member, ViewId
+    from coterie.kernel.views import Member, ViewId
     from coterie.simulation.world.age import Age
     from coterie.vsr.calls.executor import Executor
     from coterie.vsr.commit.client import ClientTransaction
@@ -74,10 +74,24 @@ class TransactionWorld(CohortWorld):
         self.start()
 
     def _build_cohort(self, context: Context, memory: CohortPast) -> Replica:
-        server = self._server_kind(context, self._executor(), self.groups, self.vsr_settings)
+        directory = self._directory(context.group)
+        server = self._server_kind(context, self._executor(), directory, self.vsr_settings)
         return build_cohort(
             context, server, memory=memory, settings=self.vsr_settings, kind=self._cohort_kind
         )
+
+    def _directory(self, group: str) -> dict[str, Configuration]:
+        """Say where other groups are, for a life that begins: files name those who are there now.
+
+        What is learned of them later is kept in memory. So with files that name nobody who is left,
+        groups that all start again after all their members were replaced find each other no more.
+        """
+        directory = dict(self.groups)
+        for name in self.changing.keys() - {group}:
+            now = self.changing[name].configuration
+            if now.number > 1:
+                directory[name] = Configuration(1, now.members)
+        return directory
 
     def old_state(self, group: str, age: Age) -> list[bytes]:
         """Give the state with which the cohorts of a group begin that are old."""
@@ -90,7 +104,8 @@ class TransactionWorld(CohortWorld):
         return old_history(self.age, self.groups[group])[-1].view
 
     def _build_client(self, context: Context) -> Replica:
-        client = TransactionClient(context, self.groups, self.vsr_settings)
+        directory = self._directory("")
+        client = TransactionClient(context, directory, self.vsr_settings)
         return Replica(context, Layer(context), [client], client)
 
     # ---- use
