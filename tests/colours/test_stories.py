@@ -22,6 +22,7 @@ from coterie.journal.engines.colours import COLOURS
 from coterie.journal.format import Sync
 from coterie.journal.writer import JournalSettings
 from coterie.kernel.clock import milliseconds, seconds
+from coterie.kernel.engine import Role
 from coterie.kernel.errors import BacklogFull, PayloadTooLarge
 from coterie.kernel.records import StateAdopted
 from coterie.simulation.engines.colours.group import ColoursSimulation
@@ -329,6 +330,31 @@ def test_nobody_waits_for_a_member_that_needs_a_whole_state(
     merge(group)
     assert group.engine("a").prim.members == ("a", "b", "c")
     assert greens(group)[-1] == "c:2"
+    group.check()
+
+
+def test_who_follows_others_creates_nothing_in_their_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slide 32, case 1b: an action in a view says that somebody has installed its component."""
+    group = make_group("abc", history_bytes=20)
+    cut(group, "ab", "c")
+    for number in range(30):
+        group["a"].propose(b"%d" % number)
+    group.run(seconds(1))
+    with monkeypatch.context() as patched:
+        # It is not taken in for now.
+        patched.setattr(group.engine("a"), "_is_somebody_back", lambda _: False)
+        group.heal()
+        until(group, lambda: group.engine("c").follows, "it has the state")
+        until(group, lambda: is_primary(group, "a"), "the others go on")
+        assert group.engine("c").role is Role.FORMING
+        group["c"].propose(b"later")
+        group.run(seconds(1))
+        assert len(greens(group)) == 30
+        assert not reds(group, "c")
+    group["a"].propose(b"go on")
+    merge(group)
+    group.run(seconds(1))
+    assert greens(group)[-2:] == ["a:31", "c:1"]
     group.check()
 
 

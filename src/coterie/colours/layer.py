@@ -108,8 +108,6 @@ class Colours(Members):
         """Whether an operator said a moment ago that what is known here counts."""
         self._donor = Donor(self.queue.log, self._state, context.settings.packet_bytes_max)
         self._round = 0
-        self._follows = False
-        """Whether others have begun a component in this view, and we have what they began with."""
         self._begin_exchange()
 
     def _begin_exchange(self) -> None:
@@ -127,7 +125,7 @@ class Colours(Members):
     def view(self, view: View) -> None:
         self._view = view
         self._round = self._proposed = 0
-        self.was_left_out, self._follows = self._follows, False
+        self.was_left_out, self.follows = self.follows, False
         self._said.clear()
         self._unsent.clear()
         self._view_ended()
@@ -469,7 +467,7 @@ class Colours(Members):
         """
         self.context.cancel_timer("exchange")
         self._exchange = None
-        self._follows = True
+        self.follows = True
         self._enter(S.NON_PRIM, "others have gone on, and take it in with the next view")
         self._cast(GreenLine(self.green_end))
 

@@ -97,7 +97,10 @@ class Marking(ReplicationServer):
 
     @property
     def _may_create(self) -> bool:
-        return self.state.takes_actions and not (self.is_zombie or self.is_given_up)
+        # Whoever follows others waits for the next view: in this one only those create actions who
+        # have installed the component, and who is in doubt concludes from one that somebody has.
+        is_outside = self.is_zombie or self.is_given_up or self.follows
+        return self.state.takes_actions and not is_outside
 
     def finish_turn(self) -> None:
         self._send_control()

@@ -76,6 +76,8 @@ class ReplicationServer(EngineLayer):
         """Whether the disk was lost, and we have not been in a primary component since."""
         self.words: tuple[Word, ...] = ()
         """The words of operators on which what is green here rests."""
+        self.follows = False
+        """Whether others begin a component in this view, and we have what they begin with."""
         self.was_left_out = False
         """Whether others began a component in the view before without waiting for us."""
         self.is_given_up = False
@@ -175,7 +177,7 @@ class ReplicationServer(EngineLayer):
         """What this replica may do at present."""
         if self.state is S.REG_PRIM:
             return Role.PRIMARY
-        if self.state is S.NON_PRIM and not (self.is_zombie or self.is_given_up):
+        if self.state is S.NON_PRIM and not (self.is_zombie or self.is_given_up or self.follows):
             return Role.NON_PRIMARY
         return Role.FORMING
 
