@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 import pytest
-from tests.vsr.bank_world import BankWorld
+from tests.vsr.bank_world import EU, BankWorld
 from tests.vsr.table import Table
 
 from coterie.kernel.errors import BadMessage
@@ -16,10 +16,11 @@ from coterie.kernel.views import ChangedConfiguration, Member, ViewId
 from coterie.simulation.engines.vsr.modules import Bank, encode
 from coterie.vsr.calls import messages as call_messages
 from coterie.vsr.calls.messages import TransactionMessage
+from coterie.vsr.commit.client import Fate
 from coterie.vsr.commit.server import Server
 from coterie.vsr.views import messages
 from coterie.vsr.views.cohort import Cohort
-from coterie.vsr.views.messages import MODULE_TAGS, CohortMessage, NoMember
+from coterie.vsr.views.messages import MODULE_TAGS, CohortMessage, NewEvents, NoMember
 
 NUMBERS = (-(1 << 60), -1, 0, 1, 2, 3, 7, 1 << 60)
 NAMES = ("a", "b", "c", "z", "", "table", "us", "client x")
@@ -116,3 +117,39 @@ def test_nobody_is_removed_by_what_cannot_be() -> None:
     assert not cohort.has_left
     cohort.receive(member, NoMember(ChangedConfiguration(9, ("a", "c"), (), (), ("b",))))
     assert cohort.has_left
+
+
+def told(world: BankWorld, *, first: int, forced: int) -> None:
+    """Have both backups of a group take a damaged word of who leads it."""
+    leader = world.cohort(world.leads(EU), EU)
+    assert leader is not None
+    view = leader.cur_viewid
+    damaged = NewEvents(view, view, first, [], forced)
+    for id in world.groups[EU].members:
+        backup = world.cohort(id, EU)
+        if backup is not None and backup is not leader:
+            backup.receive(leader.me, damaged)
+
+
+def test_backups_that_were_told_of_events_that_there_are_not_go_on_acknowledging() -> None:
+    """They looked for these for ever, and said no more what they had: nothing was forced again."""
+    world = BankWorld()
+    told(world, first=1 << 32, forced=-1)
+    story = world.story(EU)
+    story.call(EU, "transfer", "a", "b", 1)
+    outcome = story.commit()
+    assert outcome is not None
+    assert outcome.fate is Fate.COMMITTED
+    assert not any(
+        cohort.is_behind for id in world.groups[EU].members if (cohort := world.cohort(id, EU))
+    )
+
+
+def test_a_backup_does_not_take_for_forced_what_it_does_not_know_yet() -> None:
+    """One damaged number stood for all events of the view, also for those still to come."""
+    world = BankWorld()
+    told(world, first=1, forced=(1 << 64) - 1)
+    for id in world.groups[EU].members:
+        cohort = world.cohort(id, EU)
+        assert cohort is not None
+        assert cohort.forced <= cohort.log.last.number

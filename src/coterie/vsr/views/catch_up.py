@@ -82,17 +82,24 @@ class CatchUp:
                     self._staged.begin_anew(chunks or None)
                     self._ask()
             case NewEvents():
-                if not self._can_follow():
-                    return
-                before = cohort.log.last
-                cohort.learn(message)
-                self._step()
-                if cohort.log.last != before:
-                    cohort.progressed()
-                    if not self._is_there():
-                        self._ask()
+                if self._can_follow():
+                    self._on_events(message)
             case CohortStateChunk():
                 self._on_chunk(message)
+
+    def _on_events(self, message: NewEvents) -> None:
+        cohort = self._cohort
+        before = cohort.log.last
+        cohort.learn(message)
+        self._step()
+        is_all = message.of == self._view.id and not message.events
+        if is_all:
+            # There is no more: who spoke of more was damaged, and it would never come.
+            self._up_to = min(self._up_to, message.first - 1)
+        if cohort.log.last != before:
+            cohort.progressed()
+        if (is_all or cohort.log.last != before) and not self._is_there():
+            self._ask()
 
     def _step(self) -> None:
         if self._cohort.up_to_date:
@@ -211,9 +218,12 @@ class CohortDonor:
         if spans is None:
             self._offer_state(sender)
             return
+        view = cohort.cur_viewid
         for span in spans:
-            events = NewEvents(cohort.cur_viewid, span.view, span.first, span.events)
+            events = NewEvents(view, span.view, span.first, span.events)
             self._context.send([sender.id], events)
+        if message.after == cohort.log.last:
+            self._context.send([sender.id], NewEvents(view, view, message.after.number + 1, []))
 
     def _answer_chunks(self, sender: Member, message: FetchChunks) -> None:
         state = self._state

@@ -522,8 +522,10 @@ class Cohort(CohortHistory):
                 self._catch_up = CatchUp(self, self.cur_view, history, up_to=up_to)
                 self._catch_up.begin()
             self._owes_ack = True
-            if message.forced > self._forced:
-                self._forced = message.forced
+            # No more than is known here: what is damaged would else hold for all that comes.
+            forced = min(message.forced, self.log.last.number)
+            if forced > self._forced:
+                self._forced = forced
                 self.members.forced_rose()
         elif self.status is CohortStatus.ACTIVE and message.view < self.cur_viewid:
             # It still hears a majority, perhaps, and does not know that this one is lost to it.
