@@ -372,6 +372,16 @@ def test_the_largest_view_number_does_not_poison_the_view_numbers() -> None:
     puppet.wait(milliseconds(700))
 
 
+def test_who_has_just_begun_finds_a_group_whose_view_numbers_are_high() -> None:
+    """Two damaged words had made them so, and nobody could ever join the group again."""
+    puppet = Puppet("VSYNC")
+    alive = Alive(ViewId(2 * VIEW_LEAP_MAX, "a", 1), (A, Member("c", 1)), b"")
+    puppet.hear(alive)
+    assert "process.messages_malformed" not in puppet.process.counters
+    puppet.hear(replace(alive, view=ViewId(4 * VIEW_LEAP_MAX, "a", 1)))
+    assert puppet.process.counters["process.messages_malformed"] == 1
+
+
 @pytest.mark.parametrize(
     "view",
     [

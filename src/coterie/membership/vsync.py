@@ -62,6 +62,9 @@ _IN_VIEW = frozenset({Data, Repair, Ack, Nak, Direct})
 
 VIEW_LEAP_MAX = 1 << 32
 """How far above all view numbers known here a real one can be: no group has had so many views."""
+FIRST_LEAP_MAX = 1 << 48
+"""The same for who has only just begun: where damaged words have made its group's numbers high, it
+could join it no more."""
 
 _MULTICAST_TIMERS = ("ack", "repair", "advertise")
 
@@ -263,7 +266,7 @@ class Vsync(Layer):
 
     def receive(self, sender: Member, message: VsyncMessage) -> None:  # noqa: C901, PLR0912 -- a table
         """Take one message."""
-        if message.view.number > self.highest + VIEW_LEAP_MAX:
+        if self._is_too_high(message.view):
             raise BadMessage("a view number that no group comes to")
         if self.has_left:
             # Whoever still counts on us should know better.
@@ -306,7 +309,7 @@ class Vsync(Layer):
         It may be a member of a later configuration, if we were away; or a former one, which was
         away when it was removed and is to know.
         """
-        if message.view.number > self.highest + VIEW_LEAP_MAX or self.has_left:
+        if self._is_too_high(message.view) or self.has_left:
             return
         configuration = self.configuration
         if sender.id in configuration.gone:
@@ -405,9 +408,16 @@ class Vsync(Layer):
 
     def note_number(self, view: ViewId) -> None:
         """Learn of a view number, so that the next one proposed here is higher."""
-        if view.number > self.highest + VIEW_LEAP_MAX:
+        if self._is_too_high(view):
             raise BadMessage("a view number that no group comes to")
         self.highest = max(self.highest, view.number)
+
+    def _is_too_high(self, view: ViewId) -> bool:
+        """Say whether no group has come to a view number."""
+        highest = self.highest
+        return view.number > highest + VIEW_LEAP_MAX and (
+            highest > 1 or view.number > FIRST_LEAP_MAX
+        )
 
     def is_with_us(self, member: Member) -> bool:
         """Say whether a member of the current view still seems to be in it."""
