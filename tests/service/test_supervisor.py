@@ -173,6 +173,34 @@ def test_a_paused_process_is_stopped_too(tmp_path: Path) -> None:
     assert "killed" not in watching.names("a")
 
 
+def test_a_process_that_is_being_started_is_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever ended it found no process, and the one that came then was nobody's."""
+
+    async def run() -> None:
+        watching = Watching(tmp_path, a=GOOD)
+        watched = module.WatchedProcess(watching, "a")
+        made, start = asyncio.Event(), asyncio.create_subprocess_exec
+
+        async def slowly(*args: object, **parts: object) -> object:
+            process = await start(*args, **parts)  # type: ignore[arg-type]
+            made.set()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return process
+
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+        keeping = asyncio.ensure_future(watched.keep())
+        await made.wait()
+        await watched.end()
+        async with asyncio.timeout(PATIENCE):
+            await keeping
+        assert watched.seen().state == "stopped"
+
+    asyncio.run(run())
+
+
 def test_it_can_be_told_to_stop_and_nothing_else(tmp_path: Path) -> None:
     async def run() -> None:
         watching = Watching(tmp_path, a=GOOD)

@@ -24,7 +24,16 @@ from typing import Annotated
 import msgspec
 
 LISTED_MAX = 1024
+"""How many replicas, groups or labels a list has at most; what is said of each is looked for in
+those of others."""
+KNOWN_MAX = 1 << 16
+"""How many ids are known at most: all that were ever given in a group."""
+TEXT_MAX = 1000
 _Listed = msgspec.Meta(max_length=LISTED_MAX)
+Ids = Annotated[tuple[str, ...], _Listed]
+KnownIds = Annotated[tuple[str, ...], msgspec.Meta(max_length=KNOWN_MAX)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+"""On some clock, which is a number that others count on."""
 
 
 class Permit(msgspec.Struct, frozen=True, array_like=True):
@@ -33,7 +42,7 @@ class Permit(msgspec.Struct, frozen=True, array_like=True):
     fence: int
     life: str = ""
     """Which life of the agent is meant."""
-    until: float = 0
+    until: Seconds = 0
     """By the agent's clock."""
 
 
@@ -49,7 +58,7 @@ class LookAround(msgspec.Struct, frozen=True, tag=True):
     """Tell how things are."""
 
     permit: Permit
-    known: Annotated[dict[str, tuple[str, ...]], _Listed] = {}
+    known: Annotated[dict[str, KnownIds], _Listed] = {}
     """Whom the replicas of each group have to know, so that they can show who they are."""
 
 
@@ -107,10 +116,10 @@ class GroupMembers(msgspec.Struct, frozen=True):
     """Who belongs to a group, as one of its replicas has it."""
 
     number: int
-    members: tuple[str, ...]
-    learners: tuple[str, ...] = ()
-    before: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
+    members: Ids
+    learners: Ids = ()
+    before: Ids = ()
+    gone: KnownIds = ()
 
     def belongs(self, id: str) -> bool:
         """Say whether a replica is counted, was until now, or is on its way."""
@@ -130,11 +139,11 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if it does not answer."""
     is_primary: bool = False
     is_zombie: bool = False
-    in_view: tuple[str, ...] = ()
+    in_view: Ids = ()
     """The replicas of its view."""
     position: int = 0
     configuration: GroupMembers | None = None
-    knows: tuple[str, ...] = ()
+    knows: KnownIds = ()
     """Whose secrets it has; those of all where none are asked for."""
     trouble: str = ""
 
@@ -144,13 +153,14 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     life: str
-    at: float
+    at: Seconds
     """The agent's clock when it answered."""
-    labels: dict[str, str] = {}
-    load: float = 0
+    labels: Annotated[dict[str, str], _Listed] = {}
+    load: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0
     """Runnable tasks for each core, over the last minute."""
     free_bytes: int = 0
-    replicas: tuple[ReplicaReport, ...] = ()
+    replicas: Annotated[tuple[ReplicaReport, ...], _Listed] = ()
+    """Those that have ended for good are the latest of these only."""
     fence: int = 0
     """The highest it has seen."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET = b"5" * 32
+WHOLE = "host = 'h1'\nlisten = '127.0.0.1:1'\ndir = 'd'\nsecret_file = 's'\n"
 
 
 def config(folder: Path) -> AgentConfig:
@@ -87,6 +88,10 @@ def test_a_file_that_is_damaged_ends_in_a_sentence(tmp_path: Path) -> None:
         (
             "host = 'h1'\nlisten = '127.0.0.1:1'\ndir = 'd'\nsecret_file = 's'\nports = '9'",
             "is no range",
+        ),
+        *(
+            (f"{WHOLE}ports = '{ports}'", "is no range")
+            for ports in ("65000-99999", f"1-{'9' * 5000}", "0-9", "9-1")
         ),
         ("host =", "not valid TOML"),
     ],

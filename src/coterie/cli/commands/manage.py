@@ -69,11 +69,14 @@ def run(args: argparse.Namespace) -> int:
 
     from coterie.kernel.errors import CoterieError  # noqa: PLC0415
     from coterie.manager.policy import parse_policy  # noqa: PLC0415
+    from coterie.runtime.address import parse_address  # noqa: PLC0415
     from coterie.runtime.security import read_secret  # noqa: PLC0415
     from coterie.service.manage.running import RunningManager  # noqa: PLC0415
 
     try:
         policy = parse_policy(_read(args.policy), source=str(args.policy))
+        for host in policy.hosts.values():
+            parse_address(host.agent)
         if args.check:
             print(f"policy {policy.number}: {len(policy.groups)} groups, {len(policy.hosts)} hosts")
             return exits.DONE

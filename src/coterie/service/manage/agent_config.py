@@ -10,8 +10,10 @@ ports = "20000-20999"                # for replicas; optional
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -20,6 +22,11 @@ from coterie.manager.policy import NAME
 from coterie.runtime.address import Address, parse_address
 
 _PORTS_END = 1 << 16
+_RANGE = re.compile("([0-9]{1,5})-([0-9]{1,5})")
+
+
+LABELS_MAX = 64
+Label = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class AgentConfigError(CoterieError):
@@ -33,7 +40,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     listen: str
     dir: str
     secret_file: str
-    labels: dict[str, str] = {}
+    labels: Annotated[dict[Label, Label], msgspec.Meta(max_length=LABELS_MAX)] = {}
     ports: str = "20000-20999"
     """Which ports replicas get; each takes two."""
     owner_secret_file: str = ""
@@ -48,9 +55,9 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     @property
     def port_range(self) -> range:
         """The ports for replicas."""
-        low, _, high = self.ports.partition("-")
-        numbers = range(int(low), int(high) + 1) if low.isdecimal() and high.isdecimal() else ()
-        if not isinstance(numbers, range) or not numbers or not 0 < numbers[0] < _PORTS_END:
+        found = _RANGE.fullmatch(self.ports)
+        numbers = range(int(found[1]), int(found[2]) + 1) if found else range(0)
+        if not numbers or not 0 < numbers[0] <= numbers[-1] < _PORTS_END:
             raise AgentConfigError(f"ports = {self.ports!r} is no range, as in 20000-20999")
         return numbers
 

@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 FRAME_BYTES_MAX = 1 << 20
 CONNECTIONS_MAX = 32
 REQUESTS_MAX = 64
-"""How many orders of one connection may be under way."""
+"""How many orders may be under way."""
 GREETING_SECONDS = 5.0
+SILENT_SECONDS = 60.0
+"""A manager that is there looks around every second. One that says nothing for so long may have
+lost its machine, and its connections would be kept for good."""
 _READ_BYTES = 1 << 16
 
 _FRAMING = Framing(
@@ -96,9 +99,15 @@ class NoAgent(CoterieError):
     """No agent answers, or it is not the one that is meant."""
 
 
-async def _bodies(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def _bodies(
+    reader: asyncio.StreamReader, *, silent_max: float | None = None
+) -> AsyncIterator[bytes]:
     frames = FrameReader(_FRAMING, frame_bytes_max=FRAME_BYTES_MAX)
-    while data := await reader.read(_READ_BYTES):
+    while True:
+        async with asyncio.timeout(silent_max):
+            data = await reader.read(_READ_BYTES)
+        if not data:
+            return
         for body in frames.feed(data):
             yield bytes(body)
 
@@ -115,14 +124,20 @@ class AgentPort:
         host: str,
         secrets: Sequence[bytes],
         obey: Callable[[AgentOrder], Awaitable[AgentAnswer]],
+        *,
+        silent_max: float = SILENT_SECONDS,
     ) -> None:
         self.events = EventLogger(host=host)
+        self._silent_max = silent_max
         self._host = host
         self._secrets = secrets
         self._obey = obey
         self._connections: set[asyncio.Task[None]] = set()
         self._strangers: dict[asyncio.Task[None], None] = {}
         """Connections that have not shown the secret yet; the oldest comes first."""
+        self._answering: set[asyncio.Task[None]] = set()
+        """Orders under way. What has begun is carried out, whatever becomes of the connection: half
+        an order may be a process that nobody looks after."""
 
     @contextlib.asynccontextmanager
     async def listening(self, address: Address) -> AsyncIterator[None]:
@@ -135,9 +150,10 @@ class AgentPort:
             yield
         finally:
             server.close()
-            for each in self._connections:
+            tasks = [*self._connections, *self._answering]
+            for each in tasks:
                 each.cancel()
-            await asyncio.gather(*self._connections, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -175,27 +191,22 @@ class AgentPort:
         return True
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        bodies = _bodies(reader)
+        bodies = _bodies(reader, silent_max=self._silent_max)
         async with asyncio.timeout(GREETING_SECONDS):
             await self._greet(bodies, writer)
         task = asyncio.current_task()
         assert task is not None, "a connection is served by a task"
         self._strangers.pop(task, None)
-        running: set[asyncio.Task[None]] = set()
-        try:
-            async for body in bodies:
-                request = _from_manager.decode(body)
-                if not isinstance(request, AgentRequest):
-                    raise msgspec.DecodeError("an order was expected")
-                if len(running) >= REQUESTS_MAX:
-                    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                answering = asyncio.ensure_future(self._answer(request, writer))
-                running.add(answering)
-                answering.add_done_callback(running.discard)
-        finally:
-            for each in running:
-                each.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+        running = self._answering
+        async for body in bodies:
+            request = _from_manager.decode(body)
+            if not isinstance(request, AgentRequest):
+                raise msgspec.DecodeError("an order was expected")
+            if len(running) >= REQUESTS_MAX:
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            answering = asyncio.ensure_future(self._answer(request, writer))
+            running.add(answering)
+            answering.add_done_callback(running.discard)
 
     async def _greet(self, bodies: AsyncIterator[bytes], writer: asyncio.StreamWriter) -> None:
         hello = _from_manager.decode(await anext(bodies))
@@ -215,6 +226,8 @@ class AgentPort:
 
     async def _answer(self, request: AgentRequest, writer: asyncio.StreamWriter) -> None:
         answer = await self._obey(request.order)
+        if writer.is_closing():
+            return
         _send(writer, AgentReply(request.number, answer))
         with contextlib.suppress(OSError):
             await writer.drain()
@@ -276,7 +289,7 @@ class AgentLink:
             writer.close()
             raise
         self._writer = writer
-        self._reading = asyncio.ensure_future(self._read(bodies))
+        self._reading = asyncio.ensure_future(self._read(bodies, writer))
 
     async def _greet(self, bodies: AsyncIterator[bytes], writer: asyncio.StreamWriter) -> None:
         nonce = make_nonce()
@@ -292,7 +305,7 @@ class AgentLink:
         ):
             raise msgspec.DecodeError("it does not know the secret")
 
-    async def _read(self, bodies: AsyncIterator[bytes]) -> None:
+    async def _read(self, bodies: AsyncIterator[bytes], writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, FrameError, msgspec.DecodeError):
             async for body in bodies:
                 reply = _from_agent.decode(body)
@@ -300,6 +313,7 @@ class AgentLink:
                     waiting = self._waiting.pop(reply.number)
                     if not waiting.done():
                         waiting.set_result(reply.answer)
+        writer.close()
         self._writer = None
         for waiting in self._waiting.values():
             if not waiting.done():

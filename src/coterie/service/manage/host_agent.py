@@ -22,6 +22,7 @@ import msgspec
 from coterie.client import ClientSettings, report_of
 from coterie.kernel.errors import CoterieError, Refused
 from coterie.manager.orders import (
+    TEXT_MAX,
     AdmitReplica,
     AgentAnswer,
     DismissReplica,
@@ -54,6 +55,8 @@ LOOK_SECONDS = 0.5
 ANSWER_SECONDS = 2.0
 FRESH_SECONDS = 4.0
 """For how long counts what a replica has said."""
+_TROUBLE = (CoterieError, OSError, ValueError, OverflowError)
+"""What an order may end in that cannot be carried out: the disk, the settings, a number."""
 
 
 class HostAgent:
@@ -99,12 +102,17 @@ class HostAgent:
     # ---- orders
 
     async def obey(self, order: AgentOrder) -> AgentAnswer:
-        """Carry out an order, if its permit is good."""
+        """Carry out an order, if its permit is good; whatever comes of it is an answer."""
+        try:
+            return await self._obey(order)
+        except _TROUBLE as error:
+            return _refused(order, error)
+
+    async def _obey(self, order: AgentOrder) -> AgentAnswer:
         refusal = self.turnstile.refusal(order, time.monotonic())
         self._disk.keep_fence(self.turnstile.fence)
         if refusal:
-            log(logging.WARNING, "refused", order=_name(order), reason=refusal)
-            return AgentAnswer(refusal=refusal)
+            return _refused(order, refusal)
         if isinstance(order, LookAround):
             self._introduce(order)
             return AgentAnswer(report=self.report())
@@ -121,11 +129,10 @@ class HostAgent:
                 refusal = self.turnstile.refusal(order, time.monotonic())
                 if not refusal:
                     await self._carry_out(order)
-        except (CoterieError, OSError, ValueError) as error:
+        except _TROUBLE as error:
             refusal = str(error) or repr(error)
-        if refusal:
-            log(logging.WARNING, "refused", order=_name(order), reason=refusal)
-        return AgentAnswer(refusal=refusal, report=self.report())
+        report = self.report()
+        return _refused(order, refusal, report) if refusal else AgentAnswer(report=report)
 
     async def _carry_out(self, order: AgentOrder) -> None:
         match order:
@@ -250,7 +257,7 @@ class HostAgent:
             labels=self.config.labels,
             load=os.getloadavg()[0] / (os.cpu_count() or 1),
             free_bytes=shutil.disk_usage(self.config.dir).free,
-            replicas=tuple(self._report(each) for each in self._disk.replicas.values()),
+            replicas=tuple(self._report(each) for each in self._disk.told()),
             fence=self.turnstile.fence,
         )
 
@@ -263,13 +270,17 @@ class HostAgent:
         at, report = self._reports.get(replica.id, (0.0, None))
         if report is None or time.monotonic() - at > FRESH_SECONDS or watched is None:
             return ReplicaReport(
-                group=replica.group, id=replica.id, state=state, reason=reason, place=replica.place
+                group=replica.group,
+                id=replica.id,
+                state=state,
+                reason=reason[:TEXT_MAX],
+                place=replica.place,
             )
         return ReplicaReport(
             group=replica.group,
             id=replica.id,
             state=state,
-            reason=reason,
+            reason=reason[:TEXT_MAX],
             place=replica.place,
             role=report.role,
             is_primary=report.role == PRIMARY,
@@ -278,7 +289,7 @@ class HostAgent:
             position=report.position,
             configuration=_members(report),
             knows=self._disk.knows(replica),
-            trouble=report.trouble,
+            trouble=report.trouble[:TEXT_MAX],
         )
 
 
@@ -289,6 +300,14 @@ def _members(report: Report) -> GroupMembers | None:
         ids = tuple(sorted(each.id for each in report.peers))
         return GroupMembers(1, ids) if ids else None
     return GroupMembers(now.number, now.members, now.learners, now.before, now.gone)
+
+
+def _refused(
+    order: AgentOrder, why: str | Exception, report: HostReport | None = None
+) -> AgentAnswer:
+    reason = str(why) or repr(why)
+    log(logging.WARNING, "refused", order=_name(order), reason=reason)
+    return AgentAnswer(refusal=reason, report=report)
 
 
 def _name(order: AgentOrder) -> str:

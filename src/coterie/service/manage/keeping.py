@@ -24,7 +24,7 @@ import msgspec
 from coterie.journal.disk import FileDisk, make_private_folder, replace_file
 from coterie.kernel.decoding import JsonDecoder
 from coterie.kernel.errors import CoterieError, Refused
-from coterie.manager.orders import ReplicaPlace
+from coterie.manager.orders import LISTED_MAX, ReplicaPlace
 from coterie.runtime.address import parse_address
 from coterie.service.config import (
     NAME,
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 STATE = "agent.json"
 OWNER = "owner"
 _TRIES_MAX = 4096
+_HERE = {"placed", "started"}
+_GONE_TOLD = 256
 
 
 class KeptReplica(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,14 +97,29 @@ class AgentDisk:
         """All that were ever placed here, by their ids."""
         return self._state.replicas
 
+    def told(self) -> list[KeptReplica]:
+        """Give those that a manager is told of: of what has ended for good, the latest.
+
+        All that ever were here would one day be more than an answer holds.
+        """
+        here = [each for each in self.replicas.values() if each.state in _HERE]
+        gone = [each for each in self.replicas.values() if each.state not in _HERE]
+        return [*here[: LISTED_MAX - _GONE_TOLD], *gone[-_GONE_TOLD:]]
+
     def _read(self) -> _AgentState:
         path = self.root / STATE
         try:
-            return _decode(path.read_bytes())
+            state = _decode(path.read_bytes())
         except FileNotFoundError:
             return _AgentState()
         except (OSError, msgspec.DecodeError) as error:
             raise CoterieError(f"{path} cannot be read: {error}") from None
+        for id, replica in state.replicas.items():
+            if replica.id != id or not (NAME.fullmatch(id) and NAME.fullmatch(replica.group)):
+                raise CoterieError(f"{path} cannot be read: {id!r} is no replica of a group")
+            for address in (replica.peers, replica.clients):
+                parse_address(address)
+        return state
 
     def keep_fence(self, fence: int) -> None:
         """Write a fence down, before anything is done under it."""
@@ -140,7 +157,7 @@ class AgentDisk:
         taken = {
             parse_address(text).port
             for each in self.replicas.values()
-            if each.state in {"placed", "started"}
+            if each.state in _HERE
             for text in (each.peers, each.clients)
         }
         found: list[int] = []
@@ -169,11 +186,13 @@ class AgentDisk:
 
     def prepare(self, replica: KeptReplica, order: StartReplica) -> None:
         """Write what a replica needs to start; raises `CoterieError` where that makes no sense."""
-        settings = dict(order.settings)
-        group = msgspec.convert(
-            {name: value for name, value in settings.items() if value != ""},
-            GroupConfig,
-        )
+        given = {name: value for name, value in order.settings.items() if value != ""}
+        try:
+            group = msgspec.convert(given, GroupConfig)
+        except msgspec.ValidationError as error:
+            raise Refused(
+                f"the policy says of {replica.group} what no replica can be: {error}"
+            ) from None
         mine = ReplicaConfig(
             listen=replica.peers,
             clients=replica.clients,

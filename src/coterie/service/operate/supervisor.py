@@ -173,6 +173,7 @@ class WatchedProcess:
         """Whether its groups have gone on without it for good."""
         self._process: asyncio.subprocess.Process | None = None
         self._ending = asyncio.Event()
+        self._ended_late: asyncio.Task[None] | None = None
         self._last_lines: deque[str] = deque(maxlen=LINES_KEPT)
 
     def seen(self) -> ProcessSeen:
@@ -242,6 +243,8 @@ class WatchedProcess:
             )
             lifeline.reading.close()
             log.writing.close()
+            if self._ending.is_set():  # while it was made, when there was nothing to end yet
+                self._ended_late = asyncio.ensure_future(self.end())
             reading = asyncio.ensure_future(self._read(log.reading))
             try:
                 status = await process.wait()
