@@ -15,6 +15,7 @@ from tests.fuzz import (
     control,
     datagrams,
     journals,
+    managers,
     objects,
     peers,
     program_disks,
@@ -63,6 +64,7 @@ BOUNDARIES: dict[tuple[str, str], Boundary] = {
     ("columns", "vsr"): Boundary(partial(columns.fuzz, "vsr"), 5000, 1000),
     ("columns", "colours"): Boundary(partial(columns.fuzz, "colours"), 5000, 1000),
     ("agents", "llft"): Boundary(agents.fuzz, 50_000, 20_000),
+    ("hosts", "manager"): Boundary(managers.fuzz, 10_000, 4000),
     ("backups", "stack"): Boundary(backups.fuzz, 2000, 1000),
     ("dumps", "stack"): Boundary(partial(journals.fuzz_dumps, "stack"), 20_000, 10_000),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from random import Random
 
-from tests.fuzz.peers import PAUSES, wrong
+from tests.fuzz.peers import CHANGE_EVERY, PAUSES, wrong
 from tests.fuzz.tally import Tally
 
 from coterie.kernel.clock import milliseconds, seconds
@@ -18,7 +18,9 @@ CLIENTS = frozenset("xyz")
 INPUTS_A_RUN = 500
 
 
-def fuzz(seed: int, inputs: int = INPUTS_A_RUN, *, of_clients: bool) -> None:
+def fuzz(
+    seed: int, inputs: int = INPUTS_A_RUN, *, of_clients: bool, has_changes: bool = False
+) -> None:
     """Give two groups wrong frames of clients or of each other."""
     random = Random(f"{seed}/hostile")  # noqa: S311 -- reproducible on purpose
     trial = TransactionTrial(seed, TransactionOptions(groups=2))
@@ -37,7 +39,9 @@ def fuzz(seed: int, inputs: int = INPUTS_A_RUN, *, of_clients: bool) -> None:
     load = trial.load()
     load.start()
     simulation.run(seconds(2))
-    for _ in range(inputs):
+    for number in range(inputs):
+        if has_changes and number % CHANGE_EVERY == 0:
+            random.choice((world.join, world.dismiss))(random)
         destination, frame = random.choice(seen)
         world.machines[destination].take(wrong(frame, random))
         simulation.run(milliseconds(random.choice(PAUSES)))
@@ -48,7 +52,8 @@ def fuzz(seed: int, inputs: int = INPUTS_A_RUN, *, of_clients: bool) -> None:
 
 
 def run(seed: int, inputs: int) -> Tally:
-    """Fuzz what peers say or what clients say, by turns."""
-    of_clients = bool(seed % 2)
-    fuzz(seed, inputs, of_clients=of_clients)
-    return Tally(inputs, Counter({"of clients" if of_clients else "of peers": inputs}))
+    """Fuzz what peers say or what clients say, by turns, and by turns while members change."""
+    of_clients, has_changes = bool(seed % 2), bool(seed // 2 % 2)
+    fuzz(seed, inputs, of_clients=of_clients, has_changes=has_changes)
+    who = "of clients" if of_clients else "of peers"
+    return Tally(inputs, Counter({who + (", members change" if has_changes else ""): inputs}))

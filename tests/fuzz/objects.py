@@ -11,7 +11,15 @@ from collections import Counter, deque
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.fuzz.peers import PAUSES, is_whole, orders_differ, wrong
+from tests.fuzz.peers import (
+    CHANGE_EVERY,
+    PAUSES,
+    change_members,
+    is_whole,
+    members_differ,
+    orders_differ,
+    wrong,
+)
 from tests.fuzz.tally import Tally
 
 from coterie.kernel.clock import milliseconds, seconds
@@ -72,7 +80,7 @@ class Callers:
         random.choice(list(self._group)).ask(random.choice(asks))
 
 
-def fuzz(stack: str, kind: str, seed: int, inputs: int) -> str:
+def fuzz(stack: str, kind: str, seed: int, inputs: int, *, has_changes: bool = False) -> str:
     """Give a group that serves an object wrong frames; say in a word how it ended."""
     random = Random(f"{seed}/objects")  # noqa: S311 -- reproducible on purpose
     world = ServerSimulation if "ONUS" in stack else Simulation
@@ -90,6 +98,8 @@ def fuzz(stack: str, kind: str, seed: int, inputs: int) -> str:
     callers = Callers(group, random)
     try:
         for number in range(inputs):
+            if has_changes and number % CHANGE_EVERY == 0:
+                change_members(group, random)
             if number % 5 == 0:
                 callers.call()
             destination, frame = random.choice(seen)
@@ -100,7 +110,7 @@ def fuzz(stack: str, kind: str, seed: int, inputs: int) -> str:
         )
     except ReplicaBroken:
         return "strayed, and stopped"
-    assert is_over, (
+    assert is_over or members_differ(group), (
         f"after {inputs} wrong frames {stack} with a {kind} does not become whole again: "
         f"{[(host.id, host.place) for host in group]}; seed {seed}"
     )
@@ -109,4 +119,7 @@ def fuzz(stack: str, kind: str, seed: int, inputs: int) -> str:
 
 def run(seed: int, inputs: int) -> Tally:
     """Fuzz the object that is the seed's turn."""
-    return Tally(inputs, Counter({fuzz(*OBJECTS[seed % len(OBJECTS)], seed, inputs): inputs}))
+    stack, kind = OBJECTS[seed % len(OBJECTS)]
+    has_changes = bool(seed // len(OBJECTS) % 2)
+    outcome = fuzz(stack, kind, seed, inputs, has_changes=has_changes)
+    return Tally(inputs, Counter({outcome: inputs}))

@@ -29,9 +29,11 @@ PAUSES = (0, 0, 0, 1, 1, 1, 2, 5, 30)
 """How many milliseconds pass between two wrong frames."""
 INPUTS_A_RUN = 600
 """After so many the group must be whole again, and another one begins."""
+CHANGE_EVERY = 60
+"""Where members change, one comes or goes after so many."""
 
 
-def fuzz(stack: str, seed: int, inputs: int = INPUTS_A_RUN) -> None:
+def fuzz(stack: str, seed: int, inputs: int = INPUTS_A_RUN, *, has_changes: bool = False) -> str:
     """Give a group wrong frames; raise what a turn raises, or say that it stays apart."""
     random = Random(f"{seed}/hostile")  # noqa: S311 -- reproducible on purpose
     simulation = Simulation(seed=seed, stack=stack)
@@ -46,6 +48,8 @@ def fuzz(stack: str, seed: int, inputs: int = INPUTS_A_RUN) -> None:
     simulation.note_frame = keep  # type: ignore[method-assign]
     simulation.run(seconds(1))
     for number in range(inputs):
+        if has_changes and number % CHANGE_EVERY == 0:
+            change_members(group, random)
         if number % 7 == 0:
             host = random.choice(list(group))
             work = host.propose if simulation.has_engine else host.cast
@@ -57,10 +61,17 @@ def fuzz(stack: str, seed: int, inputs: int = INPUTS_A_RUN) -> None:
     def is_over() -> bool:
         return is_whole(group) or orders_differ(group)
 
-    assert simulation.run_until(is_over, within=seconds(60)), (
+    assert simulation.run_until(is_over, within=seconds(60)) or members_differ(group), (
         f"after {inputs} wrong frames {stack} does not become whole again: "
         f"{[(host.id, host.place) for host in group]}; seed {seed}"
     )
+    return f"{stack}, members change" if has_changes else stack
+
+
+def change_members(group: Group, random: Random) -> None:
+    """Have a replica come or go, if that is known there."""
+    if group.can_change_members:
+        random.choice((group.join, group.dismiss))(random)
 
 
 def wrong(frame: bytes, random: Random, *, has_actions: bool = False) -> bytes:
@@ -98,8 +109,25 @@ def orders_differ(group: Group) -> bool:
     return bool(found) and all("has made other actions green" in each.why for each in found)
 
 
+def members_differ(group: Group) -> bool:
+    """Say whether somebody believes in members that no history tells of, or histories differ.
+
+    A made-up configuration with a high number is looked for until the group has changed so often; a
+    packet with another change in it may have come to one replica alone. Both are lies in words
+    that are well-formed, and an empty folder cures them.
+    """
+    seen = [host.ledger.status for host in group if host.ledger is not None]
+    told = [
+        each.configuration for each in seen if each is not None and each.configuration is not None
+    ]
+    found = {each.number: each for each in told}
+    return any(found[each.number] != each for each in told) or any(
+        found.get(host.configuration.number) != host.configuration for host in group
+    )
+
+
 def run(stacks: tuple[str, ...], seed: int, inputs: int) -> Tally:
     """Fuzz the stack that is the seed's turn."""
     stack = stacks[seed % len(stacks)]
-    fuzz(stack, seed, inputs)
-    return Tally(inputs, Counter({stack: inputs}))
+    has_changes = bool(seed // len(stacks) % 2)
+    return Tally(inputs, Counter({fuzz(stack, seed, inputs, has_changes=has_changes): inputs}))

@@ -30,6 +30,19 @@ VARIANTS = (
 )
 
 
+LOSE_EVERY = 100
+"""Where edges have standbys, one dies after so many, for longer than another waits for it."""
+
+
+def lose_an_edge(world: ProgramWorld, random: Random) -> None:
+    """Have all machines of edges run but one."""
+    edges = [id for ids in world.edges.values() for id in ids]
+    for id in edges:
+        if not world.machines[id].is_up:
+            world.machines[id].start()
+    world.machines[random.choice(edges)].kill()
+
+
 def fuzz(options: ProgramOptions, seed: int, inputs: int) -> str:
     """Give the replicas and edges of a program wrong frames; say in a word how it ended."""
     random = Random(f"{seed}/programs")  # noqa: S311 -- reproducible on purpose
@@ -45,10 +58,13 @@ def fuzz(options: ProgramOptions, seed: int, inputs: int) -> str:
     simulation.note_frame = keep  # type: ignore[method-assign]
     trial.load().start()
     simulation.run(seconds(1))
-    for _ in range(inputs):
+    for number in range(inputs):
+        if options.standby == "yes" and number % LOSE_EVERY == 0:
+            lose_an_edge(world, random)
         destination, frame = random.choice(seen)
         world.machines[destination].take(wrong(frame, random))
         simulation.run(milliseconds(random.choice(PAUSES)))
+    world.mend()
     is_over = simulation.run_until(lambda: _are_whole(world), within=seconds(10))
     return "whole" if is_over else "apart"
 

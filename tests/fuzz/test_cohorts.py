@@ -26,3 +26,8 @@ def test_a_state_of_another_view_is_not_taken_over() -> None:
 def test_a_backup_that_was_told_too_much_comes_back_by_another_view() -> None:
     """It stood further on in the view than its primary, which took no notice for ever."""
     fuzz(40004, inputs=250, of_clients=False)
+
+
+def test_wrong_frames_while_members_change() -> None:
+    for seed in (102, 103):
+        fuzz(seed, inputs=200, of_clients=bool(seed % 2), has_changes=True)

@@ -104,3 +104,14 @@ def test_a_group_over_a_partitioned_network_comes_together_after_lies() -> None:
 def test_many_wrong_frames_of_peers(stack: str) -> None:
     for seed in range(100, 108):
         fuzz(stack, seed)
+
+
+@pytest.mark.parametrize("seed", [100, 124])
+def test_newcomers_find_a_group_whose_view_numbers_are_high(seed: int) -> None:
+    """Wrong frames had made them so high that nobody who began with nothing believed them."""
+    fuzz("DYNSEQ:PVSYNC", seed, inputs=300, has_changes=True)
+
+
+@pytest.mark.parametrize("stack", ["SAFE:TOKEN:PVSYNC", "COLOURS:DYNSEQ:VSYNC"])
+def test_wrong_frames_while_members_change(stack: str) -> None:
+    fuzz(stack, 101, inputs=200, has_changes=True)
