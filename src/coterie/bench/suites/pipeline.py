@@ -21,6 +21,7 @@ from __future__ import annotations
 import tempfile
 import time
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from math import log2
@@ -61,6 +62,8 @@ GROUP_ROWS = 600
 TARGET_ROWS_MIN = 10_000_000
 """Below, what Spark needs to begin a job is most of the time."""
 WARM_UP_ROWS = 20_000
+WARM_UP_GROUPS = 8
+WARM_UP_TRANSACTIONS = 2_000
 BUDGET_SECONDS = 1500.0
 """No size is begun that, by what the last one took, would end later than this after the start."""
 
@@ -134,10 +137,20 @@ def measure(
 def _warm_up(spark: SparkSession, report: PipelineReport, folder: Path | None) -> None:
     """Do everything once with few rows: how Spark starts is not ours to measure."""
     forgotten = PipelineReport(
-        machine={}, plan=report.plan, spark=report.spark, duckdb=report.duckdb
+        machine={},
+        plan=PipelinePlan(groups=WARM_UP_GROUPS, transactions=WARM_UP_TRANSACTIONS),
+        spark=report.spark,
+        duckdb=report.duckdb,
     )
-    with tempfile.TemporaryDirectory(prefix="coterie-bench-", dir=folder) as place:
-        _measure_size(spark, WARM_UP_ROWS, Path(place), forgotten, lambda _: None)
+
+    parts = (
+        partial(_measure_size, spark, WARM_UP_ROWS),
+        partial(_measure_groups, spark),
+        partial(_measure_transactions, spark),
+    )
+    for part in parts:
+        with tempfile.TemporaryDirectory(prefix="coterie-bench-", dir=folder) as place:
+            part(Path(place), forgotten, lambda _: None)
 
 
 def _measure_size(
