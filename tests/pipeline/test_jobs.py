@@ -202,6 +202,13 @@ def test_a_run_with_nothing_new(tmp_path: Path) -> None:
         assert found is not None
         assert found["outcome"] == "kept"
         assert recall(out, roots, ["seal", "report"], growing=False) is None
+        sealed = min((out / "lake" / "views").rglob("*.parquet"))
+        whole, times = sealed.read_bytes(), sealed.stat()
+        sealed.write_bytes(whole[:-9])
+        assert recall(out, roots, ["seal"], growing=False) is None, "the lake has lost something"
+        sealed.write_bytes(whole)
+        os.utime(sealed, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert recall(out, roots, ["seal"], growing=False) is not None
         path = min(journals.rglob("*.segment"))
         path.write_bytes(path.read_bytes() + b"x")
         assert recall(out, roots, ["seal"], growing=False) is None
