@@ -105,8 +105,9 @@ def test_a_second_founding_beside_a_disk_with_a_history_ends_with_a_sentence(
             await deployment.until(process.refused.is_set)
             with pytest.raises(CoterieError, match=f"replica '{id}' was founded apart"):
                 process.check_refusal()
+            assert not deployment.serving
+            await deployment.end(id)  # as its command does: two of them would be a group
         assert kept.hosted["g"].version.position
-        assert not deployment.serving
 
     play(tmp_path, engine, story)
 
