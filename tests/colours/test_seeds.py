@@ -71,6 +71,14 @@ FOUND = (
     ),
     Found("a process died as its installation was written", 14140003, 18),
     Found(
+        "the only member died as its attempt and its installation were written",
+        *(43030013, 20),
+        replicas=4,
+        object="tally",
+        primary_min=0,
+        past_lives=ColoursTrial.past_lives,
+    ),
+    Found(
         "group time went by how commands were cut into runs",
         *(16410700, 20),
         object="dictionary",

@@ -161,6 +161,8 @@ class ColoursTracker:
             server.doubt = more.promises.vulnerable
             server.must_protect = server.doubt is not None
             server.has_been_ready |= server.must_protect
+            if server.doubt is not None:  # that very record is on its disk, whoever was told of it
+                self._attempt(server.doubt.attempt).ready.add(member.id)
             # The same holds of a component: it is installed once that is on one disk.
             if server.prim.index and not self._attempt(server.prim.attempt).installed:
                 self._take_component(member, server.prim)
