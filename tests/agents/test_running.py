@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.agents.running import CheckedClients, RunningProgram
+from tests.patience import PATIENCE
 from tests.program.test_rehearsal import HANDLER, SERVERS
 
+from coterie.program.wire import WINDOW
 from coterie.service.operate.control import ChangeReplica, SignalProgram, Stop
 
 if TYPE_CHECKING:
@@ -273,6 +275,31 @@ def test_what_is_outside_sees_one_session_whoever_leads(tmp_path: Path) -> None:
                         await clients.more(50)
                 clients.check()
                 assert {words.split()[2] for words in clients.numbers.values()} == {"1"}
+
+    asyncio.run(run())
+
+
+ANSWERING = """
+import socketserver
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            self.wfile.write(bytes(1000))
+socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler).serve_forever()
+"""
+
+
+def test_a_connection_carries_many_times_its_window_in_small_answers(tmp_path: Path) -> None:
+    """Found by running for long: its output stopped for good after 256 KiB under one leader."""
+
+    async def run() -> None:
+        async with RunningProgram(tmp_path, ANSWERING) as program:
+            reader, writer = await asyncio.open_connection("127.0.0.1", await program.port())
+            async with asyncio.timeout(PATIENCE):
+                for _ in range(4 * WINDOW // 10_000):
+                    writer.write(10 * b"more\n")
+                    await reader.readexactly(10_000)
+            writer.close()
 
     asyncio.run(run())
 

@@ -307,12 +307,11 @@ class Agent(LlftLife):
     def _give_credit(self) -> None:
         program = self.program
         for conn, at in self.engine.delivered.items():
-            more = at - program.credit.get(conn, 0)
-            if more > 0:
+            if at > program.credit.get(conn, 0):
                 program.credit[conn] = at
                 number = number_of(conn)
                 if number is not None:
-                    program.app.send(WireKind.DELIVERED, number, more)
+                    program.app.send(WireKind.DELIVERED, number, at)
 
     def _ask_on(self) -> None:
         """Ask for the next orders and inputs at once, as long as asking brings some."""
