@@ -105,6 +105,17 @@ def test_a_later_report_remembers_the_verdicts(
     assert "Every promise that could be checked was kept." in outcome.report.read_text("utf-8")
 
 
+def test_lives_without_a_segment_keep_no_promise(spark: SparkSession, tmp_path: Path) -> None:
+    """It was said to be *kept*, of no group at all."""
+    (tmp_path / "journals" / "g" / "a" / "000001").mkdir(parents=True)
+    outcome = run_pipeline(
+        spark, [tmp_path / "journals"], tmp_path / "out", jobs=("seal", "verify")
+    )
+    assert outcome.outcome == "damaged"
+    (problem,) = outcome.problems
+    assert "the journal of 'a' of group 'g' has lives, and no segment in them" in problem
+
+
 def test_journals_are_found_below_a_folder(counter_journals: Path, tmp_path: Path) -> None:
     assert find_journals([counter_journals]) == [str(counter_journals)]
     copy = shutil.copytree(counter_journals, tmp_path / "all" / "counter")

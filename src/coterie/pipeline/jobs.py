@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from coterie.journal.disk import FileDisk
+from coterie.journal.segments import list_journals, list_lives
 from coterie.kernel.errors import CoterieError
 from coterie.pipeline.engines import families, families_of
 from coterie.pipeline.engines.family import Wanted
@@ -200,7 +202,19 @@ def run_pipeline(  # noqa: PLR0913 -- all by name
     outcome.groups = lake.groups()
     outcome.transactions = outcomes_of(out)
     say_what_is_wrong(outcome, wrong or wrong_with(lake, spark), unread, bad_files)
+    outcome.problems += without_a_segment(roots)
     return outcome
+
+
+def without_a_segment(roots: Sequence[str]) -> list[str]:
+    """Name the journals that have lives and nothing in any of them: no promise is kept by those."""
+    return [
+        f"{root}: the journal of {replica!r} of group {group!r} has lives, and no segment in them"
+        for root in roots
+        for disk in [FileDisk(Path(root))]
+        for group, replica in list_journals(disk)
+        if not any(life.segments for life in list_lives(disk, group, replica))
+    ]
 
 
 def say_what_is_wrong(
