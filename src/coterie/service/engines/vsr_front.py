@@ -15,6 +15,7 @@ import msgspec
 from coterie.kernel.records import AskedCall
 from coterie.objects import MethodKind
 from coterie.objects.errors import NotAllowed
+from coterie.protocol.messages import Peer
 from coterie.service.admission import QUERY, UPDATE
 from coterie.service.engines.front import GroupFront
 from coterie.service.engines.vsr import HostedCohort
@@ -46,6 +47,19 @@ class CohortFront(GroupFront[HostedCohort]):
         kind.__struct_config__.tag
         for kind in (WhereIs, CallRequest, BeginTransaction, EndTransaction, StillHere)
     )
+
+    def peers(self) -> list[Peer]:
+        """The cohorts, and who is in its view if these are others.
+
+        A cohort that has just started knows what is forced by its own disk alone, and those who
+        belonged to the group then may all be gone; who is sent to them would never find another.
+        """
+        found = super().peers()
+        known = {peer.id for peer in found}
+        addresses = self._port.addresses
+        members = self.hosted.status.members
+        others = [member.id for member in members if member.id not in known]
+        return [*found, *(Peer(id, addresses.get(id, ""), is_in_view=True) for id in others)]
 
     def admit_guest(
         self, caller: Caller, guest: Member, messages: Sequence[msgspec.Raw]
