@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from coterie.kernel.layers import Context
-    from coterie.kernel.views import Configuration, Member, ReplicaId, View
+    from coterie.kernel.views import Member, ReplicaId, View
     from coterie.replication.messages import PrimaryMessage
 
 
@@ -350,9 +350,8 @@ class PrimaryViews(ConfirmingReads):
             return
         if self._hurries and self._pending:
             self._no_longer_pending(self._settled_of_mine(position))
-        settling: list[tuple[int, Configuration]] = []
-        if len(log.configurations) > 1:
-            settling = [each for each in log.configurations[1:] if each[0] <= position]
+        before = log.settled_configuration
+        settling = [each for each in log.configurations[1:] if each[0] <= position]
         log.settle(position)
         context = self.context
         context.report(
@@ -361,7 +360,7 @@ class PrimaryViews(ConfirmingReads):
         for place, configuration in settling:
             self._report_configuration(place, configuration)
         self.above.settle(position)
-        if settling:
+        if log.settled_configuration is not before:
             self._configuration_settled()
         if self._answered:
             self._look_at_answered()

@@ -214,24 +214,22 @@ class ObjectFront(GroupFront[HostedObject]):
                 if caller is None:
                     continue
                 if caller is not last or answer.standing is not standing:
-                    if last is not None:
-                        self._tell(last, together)
+                    self._tell(last, together)
                     last, standing, together = caller, answer.standing, []
                 together.append(answer)
             else:
-                if last is not None:
-                    # What it brings must not come before what was answered first.
-                    self._tell(last, together)
+                # What it brings must not come before what was answered first.
+                self._tell(last, together)
                 last, together = None, []
                 self._answer_token(answer)
-        if last is not None:
-            self._tell(last, together)
+        self._tell(last, together)
 
-    def _tell(self, caller: Caller, answers: list[Answer]) -> None:
+    def _tell(self, caller: Caller | None, answers: list[Answer]) -> None:
         """Have a caller told answers that belong to sessions."""
-        caller.answer_all(answers)
-        if caller.unsettled:
-            self._unsettled[caller] = None
+        if caller is not None:
+            caller.answer_all(answers)
+            if caller.unsettled:
+                self._unsettled[caller] = None
 
     def _answer_token(self, answer: Answer) -> None:
         caller = self.callers.get(answer.request >> TOKEN_BITS)
